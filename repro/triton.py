@@ -157,6 +157,8 @@ def _about(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
         grid = launch.grid
         shared = f", {grid.shared_bytes} bytes of shared memory" if grid.shared_bytes else ""
         yield f"grid        {grid.grid}, {grid.num_warps} warps{shared}"
+    if kernel.overlaps:
+        yield "            may begin before the kernel before it has ended; a race between the two does not show here"
     config = [f"{name}={value}" for name, value in kernel.config if name != "num_warps"]
     yield f"compiled    {', '.join(config) or NO_CONFIG}"
     yield from _inferred(launch, kernel)
@@ -254,6 +256,7 @@ def _source(
         *([f"others={_others(kernel, spec)}"] if kernel.other_configs else []),
         *([f"decisive={tuple_of(unknown, 4)}"] if unknown else []),
         f"options={mapping_of(spec.options, 4)}",
+        *(["overlaps=True"] if kernel.overlaps else []),
         *([f"binary=Binary({', '.join(binary)})"] if launch.binary else []),
         *([f"without={mapping_of({k: literals.text(v) for k, v in without.items()}, 4)}"] if without else []),
     ]

@@ -97,6 +97,8 @@ def _options(meta: Mapping[str, ast.expr], inductor: Mapping[str, ast.expr]) -> 
     for name in ("enable_fp_fusion", "launch_pdl", "launch_cooperative_grid"):
         if name in meta:
             options[name] = ast.unparse(meta[name])
+    if "backend_options" in meta:  # that a launch of the user's kernel is given, as kernel[grid](..., launch_pdl=True)
+        options |= {name: ast.unparse(value) for name, value in _items(meta["backend_options"]).items()}
     if "disable_ftz" in meta and ast.literal_eval(meta["disable_ftz"]):
         options["enable_reflect_ftz"] = "False"
     return options

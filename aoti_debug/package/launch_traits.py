@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Kind
+from aoti_debug.base.wording import pluralize
+from aoti_debug.package.manifest import Kind, Manifest
 
 
 class RunsOn(Enum):
@@ -70,3 +71,11 @@ TRAITS = {
 def traits_of(kind: Kind) -> LaunchTraits:
     """The traits that the launches of a kind share."""
     return TRAITS[kind]
+
+
+def overlap_remark(manifest: Manifest) -> str:
+    """Says that recording may keep kernels apart that overlap otherwise; "" if none do."""
+    count = sum(kernel.overlaps for kernel in manifest.kernels)
+    kernels = pluralize(count, "kernel")
+    why = "while launches are recorded they may not, and a race between the two may not show"
+    return f"{kernels} may begin before the one before ends; {why}" if count else ""

@@ -23,6 +23,7 @@ from aoti_debug.instrument.builder.build import BuildSummary, require_inputs
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison
 from aoti_debug.instrument.wrapper import model_variables
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
+from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Constant, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, extract
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
@@ -215,9 +216,10 @@ def _checked(investigation: Investigation) -> Outcome:
 
 
 def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
-    """The outcome with what takes something away from it: made-up inputs, no model lines."""
+    """The outcome with what takes something away from it: made-up inputs, no model lines, kernels kept apart."""
     if not found.finding.kind.is_fault:
-        return found
+        apart = overlap_remark(found.run.manifest) if found.run is not None else ""
+        return replace(found, finding=_with_notes(found.finding, (apart,))) if apart else found
     made_up = [RANDOM_INPUTS_NOTE] if options.random_inputs is not None else []
     lacking = found.run is not None and join_program.lacks_model_lines(found.run.manifest)
     lines = [f"model lines: {join_program.NO_MODEL_LINES}"] if lacking and options.exported is None else []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -23,6 +24,8 @@ from .kernel import NotInterpretableError
 
 BUILTIN = tl.core.TRITON_BUILTIN
 _ABSENT = object()
+# Kernels that may overlap wait for the one before them, and let the one after them begin: there is none here.
+_NEIGHBOURS = ("gdc_wait", "gdc_launch_dependents")
 
 
 def python_function(function: Any) -> FunctionType:
@@ -73,7 +76,12 @@ class Language:
 
     def _install(self) -> None:
         cuda = importlib.import_module("triton.language.extra.cuda.libdevice")
-        for owner in (tl.core, tl, tl.math, importlib.import_module("triton.language.extra.cuda"), cuda):
+        extras = (importlib.import_module("triton.language.extra.cuda"), tl.extra.cuda)  # two modules of one file
+        for owner, name in itertools.product(extras, _NEIGHBOURS):
+            if hasattr(owner, name):
+                self._replaced[id(getattr(owner, name))] = _nothing
+                self.set_attr(owner, name, _nothing)
+        for owner in (tl.core, tl, tl.math, *extras, cuda):
             self._bind(owner)
         for owner in (tl.core.tensor, getattr(tl.core, "tensor_descriptor_base", None)):
             if owner is not None:
@@ -180,6 +188,10 @@ def _under_tritons_patch(member: Any) -> Any:
     if getattr(member, "__module__", "") != triton_interpreter.__name__:
         return member
     return (getattr(member, "__kwdefaults__", None) or {}).get("member", member)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _missing(name: str) -> Callable[..., Any]:

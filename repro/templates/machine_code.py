@@ -24,6 +24,8 @@ _NO_BITS = 8  # SHT_NOBITS
 VARIABLE = "TRITON_PTXAS_PATH"  # Triton's own
 WARP = 32  # threads
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+OVERLAPPING = (9, 0)  # the first compute capability that has it
 SPARE_PARAMETERS = 4  # null pointers behind the known parameters; the driver reads as many as the kernel has
 
 Value: TypeAlias = Number | ctypes.c_void_p
@@ -88,6 +90,25 @@ def candidates() -> Iterator[Path]:
             yield path
 
 
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute; its value has 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("blocks", ctypes.c_uint * 3),
+        ("threads", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
 class Function:
     """A kernel in machine code, loaded on the current CUDA device.
 
@@ -95,12 +116,14 @@ class Function:
         image: the bytes of a cubin.
         name: of the kernel in it.
         shared_bytes: dynamic shared memory of a block.
+        overlaps: it may begin before the kernel before it on its stream has ended, where the device can do that.
     """
 
-    def __init__(self, image: bytes, name: str, *, num_warps: int, shared_bytes: int) -> None:
+    def __init__(self, image: bytes, name: str, *, num_warps: int, shared_bytes: int, overlaps: bool = False) -> None:
         self.name = name
         self.threads = num_warps * WARP
         self.shared_bytes = shared_bytes
+        self.overlaps = overlaps and torch.cuda.get_device_capability() >= OVERLAPPING
         torch.cuda.current_stream().synchronize()  # makes the device's context
         module = ctypes.c_void_p()
         self._function = ctypes.c_void_p()
@@ -122,11 +145,16 @@ class Function:
         spare = [ctypes.c_void_p() for _ in range(SPARE_PARAMETERS)]
         parameters = [*values, *spare]
         addresses = (ctypes.c_void_p * len(parameters))(*(ctypes.addressof(value) for value in parameters))
+        stream = torch.cuda.current_stream().cuda_stream
+        if self.overlaps:
+            attribute = ctypes.pointer(_Attribute(STREAM_SERIALIZATION, 0, (1,)))
+            config = _Config(tuple(grid), (self.threads, 1, 1), self.shared_bytes, stream, attribute, 1)
+            _check("cuLaunchKernelEx", ctypes.byref(config), self._function, addresses, None)
+            return
         blocks = [ctypes.c_uint(size) for size in grid]
         threads = [ctypes.c_uint(self.threads), ctypes.c_uint(1), ctypes.c_uint(1)]
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         shared = ctypes.c_uint(self.shared_bytes)
-        _check("cuLaunchKernel", self._function, *blocks, *threads, shared, stream, addresses, None)
+        _check("cuLaunchKernel", self._function, *blocks, *threads, shared, ctypes.c_void_p(stream), addresses, None)
 
 
 @cache

@@ -68,6 +68,7 @@ class TritonKernel:
             "jit" looks for those that compile to the package's own instructions.
         decisive: constants among them that what the kernel computes may depend on: "jit" launches nothing but what
             compiles to the package's own instructions. To launch it with values of your own, leave this out.
+        overlaps: the model launches it so that it may begin before the kernel before it on its stream has ended.
     """
 
     function: Any
@@ -83,6 +84,7 @@ class TritonKernel:
     without: Mapping[str, str] = field(default_factory=dict)
     others: Sequence[Mapping[str, object]] = ()
     decisive: Sequence[str] = ()
+    overlaps: bool = False
     _settings: Settings = field(init=False, default=Settings(Path()))
     _image: _Image | None = field(init=False, default=None)
     _loaded: dict[int, Function] = field(init=False, default_factory=dict)
@@ -154,7 +156,7 @@ class TritonKernel:
         device = tensors[0].device.index if tensors else torch.cuda.current_device()
         with torch.cuda.device(device):
             if device not in self._loaded:
-                self._loaded[device] = self._image.load()
+                self._loaded[device] = self._image.load(overlaps=self.overlaps)
             scratch = [torch.zeros(n, dtype=torch.uint8, device="cuda") for n in self._image.scratch(grid)]
             names = [n for n, kind in self.signature.items() if kind != "constexpr" and n not in self.constants]
             passed = [_passed(arguments[name]) for name in names]
@@ -293,8 +295,10 @@ class _Image:
     shared_bytes: int
     scratch_bytes: tuple[int, int]
 
-    def load(self) -> Function:
-        return Function(self.code, self.name, num_warps=self.num_warps, shared_bytes=self.shared_bytes)
+    def load(self, *, overlaps: bool) -> Function:
+        return Function(
+            self.code, self.name, num_warps=self.num_warps, shared_bytes=self.shared_bytes, overlaps=overlaps
+        )
 
     def scratch(self, grid: Sequence[int]) -> list[int]:
         return [size * math.prod(grid) for size in self.scratch_bytes]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from torch._inductor.graph import GraphLowering
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import ReproOptions, write_repro
+from aoti_debug.repro.templates.kernel import Settings
+from aoti_debug.repro.templates.triton_kernel import TritonKernel
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -170,3 +175,37 @@ def test_a_gather_outside_its_table_faults_alone(package: Package, tmp_path: Pat
         assert done.code == 11, (backend, done.code)
         assert "fault reproduced" in done.said or backend == "interpret"
     assert "source * width + column" in done.said  # the interpreter's report has the line
+
+
+# ---- kernels that may overlap the one before them
+
+
+@triton.jit
+def increment(x, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.extra.cuda.gdc_wait()
+    value = tl.load(x + index, mask=index < n)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(x + index, value + 1, mask=index < n)
+
+
+@pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0), reason="this GPU overlaps no kernels"
+)
+def test_a_kernel_that_waits_for_the_one_before_it_sees_what_that_wrote(tmp_path: Path) -> None:
+    x = torch.zeros(1 << 20, device="cuda")
+    kernel = TritonKernel(
+        increment,
+        signature={"x": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+        constants={"BLOCK": 1024},
+        divisible=("x", "n"),
+        grid=(1024, 1, 1),
+        num_warps=4,
+        num_stages=1,
+        options={"launch_pdl": True},
+        overlaps=True,
+    )
+    kernel.prepare(Settings(tmp_path, backend="jit"))
+    for _ in range(500):
+        kernel(x=x, n=ctypes.c_int32(x.numel()))
+    assert torch.equal(x, torch.full_like(x, 500))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from tests.repro.interpreter_inductor_kernels import maximum
 
@@ -20,6 +21,15 @@ def one():
 def copy(source, target, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(target + i, tl.load(source + i, mask=i < n, other=0), mask=i < n)
+
+
+@triton.jit
+def copy_overlapping(source, target, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.extra.cuda.gdc_wait()
+    value = tl.load(source + i, mask=i < n, other=0)
+    gdc_launch_dependents()
+    tl.store(target + i, value, mask=i < n)
 
 
 @triton.jit

@@ -40,6 +40,13 @@ def test_a_kernel_that_stays_inside_is_computed() -> None:
     assert seen.lines() == []
 
 
+def test_a_kernel_that_waits_for_the_one_before_it_is_computed() -> None:
+    source, target = torch.randn(20), torch.zeros(20)
+    seen = interpret(kernels.copy_overlapping, (3, 1, 1), {"source": source, "target": target, "n": 20}, BLOCK)
+    assert seen.outside == ()
+    assert torch.equal(source, target)
+
+
 def test_a_read_past_the_end_gives_zero_and_is_reported() -> None:
     source, target = torch.ones(13), torch.full((16,), 7.0)
     access = only(interpret(kernels.copy_unmasked, (2, 1, 1), {"source": source, "target": target}, BLOCK))

@@ -19,6 +19,7 @@ from aoti_debug.repro.templates import machine_code
 from aoti_debug.repro.templates.kernel import Settings
 from aoti_debug.repro.templates.machine_code import Function, Value
 from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel
+from tests.runtime_shims_cuda.device_library import cuda_include
 
 STREAM = 0x7EEDC0FFEE
 DRIVER = r"""
@@ -59,13 +60,36 @@ int cuGetErrorString(int code, const char** text) {
 }
 """
 
+OVERLAPPING = r"""
+#include <cuda.h>
+extern "C" {
+extern char name[64];
+extern uint64_t launched[8], parameters[16];
+int overlaps = 0;
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** values, void** extra) {
+  const bool is_whole = config->blockDimY == 1 && config->blockDimZ == 1 && extra == nullptr;
+  if (reinterpret_cast<char*>(function) != name || !is_whole) return CUDA_ERROR_INVALID_HANDLE;
+  launched[0] = config->gridDimX; launched[1] = config->gridDimY; launched[2] = config->gridDimZ;
+  launched[3] = config->blockDimX; launched[4] = config->sharedMemBytes;
+  launched[5] = reinterpret_cast<uint64_t>(config->hStream);
+  parameters[0] = *static_cast<uint64_t*>(values[0]);
+  overlaps = config->numAttrs == 1 && config->attrs->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+             config->attrs->value.programmaticStreamSerializationAllowed == 1;
+  return CUDA_SUCCESS;
+}
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("driver")
-    (folder / "driver.cpp").write_text(DRIVER)
-    command = [find_compiler().path, "-shared", "-fPIC", "-o", str(folder / "driver.so"), str(folder / "driver.cpp")]
-    subprocess.run(command, check=True)
+    include = cuda_include()
+    texts = {"driver.cpp": DRIVER, **({"overlapping.cpp": OVERLAPPING} if include else {})}
+    for file, text in texts.items():
+        (folder / file).write_text(text)
+    command = [find_compiler().path, "-shared", "-fPIC", f"-I{include or folder}", "-o", "driver.so", *texts]
+    subprocess.run(command, check=True, cwd=folder)
     return folder / "driver.so"
 
 
@@ -118,6 +142,27 @@ def test_a_kernel_without_shared_memory_sets_no_attribute(
     (ctypes.c_uint64 * 2).in_dll(cuda, "loaded")[:] = [0, 0]
     Function(b"the machine code", "kernel_0", num_warps=1, shared_bytes=0)
     assert seen("loaded", 2) == [0, 0]
+
+
+@pytest.mark.skipif(cuda_include() is None, reason="no cuda.h: neither a CUDA toolkit nor triton is installed")
+@pytest.mark.parametrize(("capability", "does"), [((8, 0), False), ((9, 0), True), ((12, 0), True)])
+def test_a_kernel_that_overlaps_the_one_before_it_is_launched_as_such(
+    cuda: ctypes.CDLL,
+    seen: Callable[[str, int], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int],
+    does: bool,
+) -> None:
+    """The driver stands in with the structs of its own header."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    overlaps = ctypes.c_int.in_dll(cuda, "overlaps")
+    overlaps.value = 0
+    expect(cuda, 8)
+    function = Function(b"the machine code", "kernel_0", num_warps=2, shared_bytes=4096, overlaps=True)
+    function.launch((7, 2, 3), [ctypes.c_void_p(0x7F0123456789)])
+    assert bool(overlaps.value) is does
+    assert seen("launched", 6) == [7, 2, 3, 64, 4096, STREAM]
+    assert seen("parameters", 1) == [0x7F0123456789]
 
 
 def test_what_the_driver_refuses_is_said(cuda: ctypes.CDLL) -> None:

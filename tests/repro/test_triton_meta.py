@@ -55,6 +55,12 @@ def test_defaults_are_written_down() -> None:
     assert options == {"debug": "True", "sanitize_overflow": "False", "enable_fp_fusion": "True"}
 
 
+def test_the_options_of_a_users_launch() -> None:
+    source = SOURCE.replace("'launch_pdl': False,", "'launch_pdl': False, 'backend_options': {'launch_pdl': True},")
+    options = specialisation(replace(KERNEL, source=source)).options
+    assert options["launch_pdl"] == "True"
+
+
 def test_without_a_configuration() -> None:
     found = specialisation(replace(KERNEL, config=()))
     assert found.num_stages is None

@@ -96,6 +96,13 @@ def test_the_variant_that_ran_is_the_one_that_is_written(tmp_path: Path) -> None
     assert f"# kernel      {NAME}, the variant that ran" in text
 
 
+def test_a_kernel_that_overlaps_the_one_before_it_is_launched_as_such(tmp_path: Path) -> None:
+    text = script(row_maxima(tmp_path), replace(KERNEL, overlaps=True))
+    assert keywords(text, "TritonKernel")["overlaps"] == "True"
+    assert "may begin before the kernel before it has ended; a race between the two does not show here" in text
+    assert "overlaps" not in script(row_maxima(tmp_path))
+
+
 def test_scratch_memory_has_its_size(tmp_path: Path) -> None:
     text = script(row_maxima(tmp_path), replace(KERNEL, global_scratch=512, shared_bytes=65536))
     assert f'binary=Binary("kernel.cubin", "{NAME}", shared_bytes=65536, global_scratch=512)' in text

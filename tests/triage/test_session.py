@@ -125,6 +125,19 @@ def of_unwritten(recorder: Recorder, poison: int) -> None:
     recorder.launch("aoti_torch_cpu_cos_out", {"buf0": rows}, {"buf9": rows.cos()}, op="aten.cos.out", params=params)
 
 
+@pytest.mark.parametrize(("value", "noted"), [(4.0, True), (-4.0, False)])
+def test_kernels_that_were_kept_apart_are_noted_where_nothing_was_found(
+    triaged: Callable[..., tuple[TriageDir, Told]], value: float, noted: bool
+) -> None:
+    def of_kernels_that_overlap(recorder: Recorder, poison: int) -> None:
+        recorder.kernels = (replace(factories.triton_kernel("b"), overlaps=True),)
+        root(recorder, torch.tensor([value]))
+
+    found, _ = triaged(of_kernels_that_overlap)
+    note = "1 kernel may begin before the one before ends; while launches are recorded they may not, and a race between"
+    assert [warning.startswith(note) for warning in found.finding.warnings] == [True] * noted
+
+
 def test_nan_is_found_and_confirmed(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
     found, told = triaged(of_negative)
     assert told.made == ["names", "values", "tensors"]

@@ -11,6 +11,7 @@ from aoti_debug.base import dtypes, wording
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
@@ -135,6 +136,8 @@ def without_fault(run: RunDir, outputs: OutputValues) -> Finding:
     Args:
         outputs: of this run.
     """
+    remark = overlap_remark(run.manifest) if run.level else ""
+    warnings = (*outputs.notes, remark) if remark else outputs.notes
     if outputs.what:
         return Finding(
             NONFINITE,
@@ -142,13 +145,13 @@ def without_fault(run: RunDir, outputs: OutputValues) -> Finding:
             where=outputs.where,
             evidence=outputs.evidence,
             next=suggested_commands.why_nonfinite(run),
-            warnings=outputs.notes,
+            warnings=warnings,
         )
     launched = wording.pluralize(len(run.launches), "launch")
     what = f"{launched}; {outputs.text}" if run.level else outputs.text
     if run.state in (ExitKind.RUNNING, ExitKind.STOPPED):
         what = f"{'still running' if run.state is ExitKind.RUNNING else 'stopped'}: {launched} so far"
-    return Finding(NO_FAULT, what, next=(suggested_commands.show(run),), warnings=outputs.notes)
+    return Finding(NO_FAULT, what, next=(suggested_commands.show(run),), warnings=warnings)
 
 
 def _evidence(verdict: Verdict) -> Iterable[str]:

@@ -11,6 +11,7 @@ from aoti_debug.base.abi import Level
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.terminal_cells import Column
+from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
@@ -203,6 +204,7 @@ def notes(run: RunDir) -> list[str]:
     counted = Counter(note.text for note in run.timeline.notes)
     sentences = [text if count == 1 else f"{text} ({count} times)" for text, count in counted.items()]
     sentences += [run.manifest.without_source] if run.manifest.without_source else []
+    sentences += [remark] if run.level and (remark := overlap_remark(run.manifest)) else []
     journal = run.journal
     if journal is not None and journal.header.blocks_reused:
         sentences.append("the journal was full: its oldest launches were overwritten")

@@ -13,7 +13,7 @@ from tests.instrument.wrapper import texts
 
 SEED = 20261127
 VARIANTS = 12  # of each edit
-FIRST_RUN = ("torch_2.14.1_first_run", "torch_2.14.1_first_run_with_sources")
+FIRST_RUN = ("torch_2.14.1_first_run", "torch_2.15.0_first_run_with_sources")
 CUDA = (
     *("cuda", "cuda_dynamic", "cuda_multi_kernel", "cuda_forms"),
     *("torch_2.14.1_own_kernel", "torch_2.15.0_tensor_descriptors", "torch_2.15.0_overlapping"),

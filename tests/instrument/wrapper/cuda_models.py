@@ -101,6 +101,15 @@ def _loop(i: torch.Tensor, x: torch.Tensor) -> Any:
     return while_loop(lambda i, x: i.sum() < 5, lambda i, x: (i + 1, x.sin()), (i, x))
 
 
+@torch.compiler.nested_compile_region
+def _block(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(torch.relu(x @ y) + x, -1)
+
+
+def _regions(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return _block(_block(x, y) + 1, y).sum(0)
+
+
 def _operators(x: torch.Tensor, i: torch.Tensor) -> Any:
     return x.index_put((i,), x[0], accumulate=True), torch.nonzero(x[0, 0]), torch.topk(x, 3)[0]
 
@@ -141,6 +150,7 @@ def cases() -> dict[str, Case]:
         ),
         "overlapping": Case(lambda x, y: torch.softmax(torch.relu(x @ y), -1).sum(0), two, {"triton.enable_pdl": True}),
         "own_kernel": Case(_add, two, strict=True),
+        "regions": Case(_regions, two, strict=True),
         "profiled": Case(lambda x, y: torch.relu(x @ y) + 1, two, {"cpp.enable_kernel_profile": True}),
         "streams": Case(lambda x, y: (torch.relu(x) @ y, y.sin().sum(0)), two, change=_on_a_side_stream),
         "tensor_descriptors": Case(_double, (_square(),), strict=True),

@@ -13,7 +13,8 @@ from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding, P
 from aoti_debug.runs.diagnosis.run_findings import with_coordinates
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
-from tests.factories import JournalWriter, arg, crumbs, make_manifest, run_directory, site, tensor
+from aoti_debug.runs.show.overview import notes
+from tests.factories import JournalWriter, arg, crumbs, make_manifest, run_directory, site, tensor, triton_kernel
 from tests.views.report.subjects import manifest, run
 
 
@@ -35,6 +36,19 @@ def test_a_fault_names_its_launch(tmp_path: Path) -> None:
 def test_a_clean_run(tmp_path: Path) -> None:
     found = finding_of(run(tmp_path, fault=False))
     assert (found.kind, found.what, found.where) == (NO_FAULT, "3 launches; values not recorded", None)
+
+
+@pytest.mark.parametrize(("level", "told"), [(3, True), (0, False)])
+def test_a_clean_run_of_kernels_that_overlap_otherwise(tmp_path: Path, level: int, told: bool) -> None:
+    kernels = (triton_kernel("a"), replace(triton_kernel("b", 1), overlaps=True))
+    package = make_manifest(site("cpp_fused_mul_0", arg("x")), kernels=kernels)
+    writer = JournalWriter(level=level)
+    writer.call_begin()
+    opened = open_run(run_directory(tmp_path, package, writer, level=level, exit=Exit(ExitKind.CLEAN)))
+    warning = "1 kernel may begin before the one before ends; while launches are recorded they may not, and a race "
+    expected = [warning + "between the two may not show"] if told else []
+    assert list(finding_of(opened).warnings) == expected
+    assert notes(opened) == expected
 
 
 def test_a_hang_and_several_suspects(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning
+from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Form, Manifest, PackageOrigin, Unrecognised
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.weights_file import WeightsPlace
@@ -196,7 +197,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         ("unparsed calls", str(len(unrecognised) or "none")),
         *(("", _unrecognised(call)) for call in unrecognised[:MAX_UNRECOGNISED]),
         *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
-        *([("overlap", text)] if (text := _overlap(manifest)) else []),
+        *([("overlap", text)] if (text := overlap_remark(manifest)) else []),
         *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
         ("level", f"{levels.written(manifest.level)}{f', {chosen}' if chosen else ''}"),
@@ -212,13 +213,6 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         lines += _wrapped(label, text, columns)
     options_needed = " --inputs FILE.pt (or --random-inputs 0)" if summary.missing_inputs_reason else ""
     return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{options_needed}"]
-
-
-def _overlap(manifest: Manifest) -> str:
-    """Says that recording may keep kernels apart that overlap otherwise; empty if none do."""
-    count = sum(kernel.overlaps for kernel in manifest.kernels)
-    kernels = wording.pluralize(count, "kernel")
-    return f"{kernels} may begin before the one before ends; while launches are recorded they may not" if count else ""
 
 
 def _unrecognised(call: Unrecognised) -> str:

@@ -21,6 +21,7 @@ _MACRO = re.compile(r"^#define (\w+) (.*\S)", re.MULTILINE)
 _RESULT_FIELDS = (
     *("cubin_path", "mangled_name", "num_warps", "shared_mem", "xblocks", "yblocks", "zblocks", "r0blocks"),
     *("rsplit", "rsplit_size", "config_index", "global_scratch", "profile_scratch"),
+    "tensordesc_meta",  # of torch 2.15; 2.14 ends before it
 )
 
 
@@ -92,13 +93,12 @@ def _compile_results(text: str) -> Mapping[str, str]:
         result, names = match[1], re.findall(r"\w+", match[2])
         expected = [f"{result.removesuffix('_result').upper()}_{field.upper()}" for field in _RESULT_FIELDS]
         values = [macros.get(name, []) for name in names]
-        is_read = names == expected and all(len(value) == 1 for value in values)
-        if not is_read or _is_changed(result, code):
+        is_known = names in (expected, expected[:-1]) and all(len(value) == 1 for value in values)
+        if not is_known or _is_changed(result, code):
             continue
-        for field, (value,) in zip(_RESULT_FIELDS, values, strict=True):
-            if value.startswith("{"):
-                numbers = value.strip("{}").split(",")
-                literals |= {f"{result}.{field}[{i}]": number.strip() for i, number in enumerate(numbers)}
+        for field, (value,) in zip(_RESULT_FIELDS, values, strict=False):
+            if numbers := re.fullmatch(r"\{([^{}]*)\}", value):
+                literals |= {f"{result}.{field}[{i}]": number.strip() for i, number in enumerate(numbers[1].split(","))}
             else:
                 literals[f"{result}.{field}"] = value
     return literals
@@ -106,7 +106,7 @@ def _compile_results(text: str) -> Mapping[str, str]:
 
 def _is_changed(result: str, code: str) -> bool:
     """True if a struct is mentioned where it may be more than read: each mention but one is to read a field."""
-    read = rf"\b{result}\.\w+(?:\[\d+\])?\s*(?:[-,;)+]|/(?!=)|\*(?!=))(?![-+=])"
+    read = rf"\b{result}\.\w+(?:\[\d+\]|\.\w+\b(?!\()|\.size\(\))*\s*(?:[-,;)+]|!=|/(?!=)|\*(?!=))(?![-+=])"
     return len(re.findall(rf"\b{result}\b", code)) != 1 + len(re.findall(rf"(?<![&+-]){read}", code))
 
 

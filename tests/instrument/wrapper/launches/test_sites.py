@@ -72,8 +72,23 @@ def test_a_tensor_descriptor_is_no_tensor(version: str, field: str) -> None:
     assert found.kernels[0].params[1].name.endswith(f"_desc.{field}[0]")
 
 
-def test_after_a_first_run_the_tensor_behind_a_descriptor_is_passed_as_well() -> None:
-    found = texts.analysis("torch_2.14.1_first_run_descriptors")
+def test_launches_in_regions_have_variables_of_their_own() -> None:
+    """Regions that torch 2.15 writes into blocks of the function: one graph, called twice."""
+    found = texts.analysis("torch_2.15.0_regions")
+    assert found.unrecognised == ()
+    launches = [s for s in found.sites if s.kind is not Kind.CLONE]
+    assert [s.subgraph for s in launches] == [*["repeated_subgraph0"] * 2, "", *["repeated_subgraph1"] * 2, ""]
+    first, second = launches[0], launches[3]
+    assert first.op == second.op == "aten.mm.out"
+    assert [a.name for a in second.args] == [f"repeated_subgraph1_{x}" for x in ("buf0", "arg0_1", "arg1_1")]
+    assert [a.base for a in first.args] == ["repeated_subgraph0_buf0", "arg0_1", "arg1_1"]
+    assert [a.base for a in second.args] == ["repeated_subgraph1_buf0", "buf2", "arg1_1"]
+    assert launches[1].kernel == launches[4].kernel
+
+
+@pytest.mark.parametrize("version", ["2.14.1", "2.15.0"])
+def test_after_a_first_run_the_tensor_behind_a_descriptor_is_passed_as_well(version: str) -> None:
+    found = texts.analysis(f"torch_{version}_first_run_descriptors")
     (launch,) = [s for s in found.sites if s.kind is Kind.TRITON]
     passed = [(a.form, a.role, a.name) for a in launch.args if a.form is not Form.SCALAR]
     assert passed == [
@@ -84,10 +99,11 @@ def test_after_a_first_run_the_tensor_behind_a_descriptor_is_passed_as_well() ->
     ]
 
 
+@pytest.mark.parametrize("version", ["2.14.1", "2.15.0"])
 @pytest.mark.parametrize(("sources", "role"), [("", Role.UNKNOWN), ("_with_sources", Role.INOUT)])
-def test_kernels_that_a_first_run_compiled(sources: str, role: Role) -> None:
+def test_kernels_that_a_first_run_compiled(version: str, sources: str, role: Role) -> None:
     """Without its source nothing says what a kernel does with an argument."""
-    found = texts.analysis(f"torch_2.14.1_first_run{sources}")
+    found = texts.analysis(f"torch_{version}_first_run{sources}")
     assert found.unrecognised == ()
     launches = [s for s in found.sites if s.kind is Kind.TRITON]
     assert [s.kernel for s in launches][2:] == ["triton_poi_fused_relu_2", "add_kernel_0", "tuned_kernel_1"]

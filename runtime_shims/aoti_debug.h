@@ -95,7 +95,8 @@ typedef struct AotiDebugSite {
   uint32_t id;          // its index in AotiDebugPackage::sites and in the manifest
   uint8_t synchronous;  // 1: the host has waited for the device when the call returns
   uint8_t grid;         // 1: it counts as launched only once aoti_debug_grid was called (Triton)
-  uint8_t reserved[6];
+  uint8_t side_stream;  // 1: it runs on another stream than its call
+  uint8_t reserved[5];
   const char* modules;  // paths of the modules that its operations belong to, a line each; nullptr or "": unknown
   const char* lines;    // places in the model's source, "/home/u/model.py:23", a line each
 } AotiDebugSite;
@@ -187,6 +188,9 @@ void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values
 // Why no further launch is to run: a watchpoint was hit that stops, or a launch before which to stop. nullptr where
 // launches may run.
 const char* aoti_debug_stopped(void) AOTI_DEBUG_HIDDEN;
+
+// Names the stream of the calling thread's next launch, which is another one than its call's.
+void aoti_debug_stream(void* stream) AOTI_DEBUG_HIDDEN;
 
 // Reports what launchKernel is about to start for the calling thread's innermost launch. `args` points to one address
 // an argument, as cuLaunchKernel takes them.
@@ -348,6 +352,14 @@ inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite&
     if (active) end_with_exception(&launch, values);
     throw;
   }
+}
+
+// The same on another stream than the call's.
+template <class Call, class... Arguments>
+inline __attribute__((always_inline)) decltype(auto) launch_on(void* stream, const AotiDebugSite& site, Call&& call,
+                                                               Arguments&&... arguments) {
+  if (__builtin_expect(aoti_debug_level() != 0, 0)) aoti_debug_stream(stream);
+  return launch(site, std::forward<Call>(call), std::forward<Arguments>(arguments)...);
 }
 
 template <class Allocator, class Handle>

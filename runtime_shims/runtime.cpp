@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "aoti_debug.h"
 #include "crash/backtrace.h"
@@ -21,6 +22,7 @@
 #include "launches/launch_guards.h"
 #include "launches/launch_record.h"
 #include "launches/replay_statistics.h"
+#include "launches/side_streams.h"
 #include "launches/substitute.h"
 #include "launches/watch_launch.h"
 #include "machine/parallel.h"
@@ -186,6 +188,7 @@ ActiveCall enter_call(ThreadState* thread) {
     call = thread->call->next.get();
   }
   static_cast<CallFields&>(*call) = CallFields{};
+  thread->changes_stream = false;
   call->run = thread->run;
   call->thread = thread;
   call->outer = thread->call;
@@ -264,8 +267,11 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
 void end_call(ActiveCall call, bool failed) {
   Run* run = call->run;
   ThreadState* thread = call->thread;
-  if (call->queue != nullptr) call->queue->settle(false);  // who called the model may change its tensors
-  end_breadcrumbs(*call);
+  leave_stream(*call);  // an exception may have left it in force
+  for_each_stream(*call, [](CallState& each) {
+    if (each.queue != nullptr) each.queue->settle(false);  // who called the model may change its tensors
+    end_breadcrumbs(each);
+  });
   char text[256] = "";
   const int32_t error = run->has_device ? device::pending_error(call->stream, text, sizeof(text)) : 0;
   if (error != 0 && !call->fault_seen) record_fault(*call, nullptr, FAULT_CUDA, error, text);
@@ -273,7 +279,9 @@ void end_call(ActiveCall call, bool failed) {
     record_fault(*call, nullptr, FAULT_EXCEPTION, -1, "an exception left the model outside any launch");
   }
   if (call->guards != nullptr) finish_guards(*call);
-  show_measured(*call, call->level != LEVEL_NAMES || call->summarised);  // what watchpoints asked for may come later
+  for_each_stream(*call, [](CallState& each) {
+    show_measured(each, each.level != LEVEL_NAMES || each.summarised);  // what watchpoints asked for may come later
+  });
   if (call->summarised) run->summaries.flush();
   if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
   record_call_end(*call, failed, run->journal.now_ns());
@@ -294,6 +302,7 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   LaunchState* launch = launch_in(storage);
   launch->call = &call;
   launch->site = site;
+  launch->on_side = std::exchange(thread->changes_stream, false) && enter_stream(call, thread->next_stream);
   launch->outer = call.innermost;
   launch->launch = call.launches++;
   launch->sequence = run->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -312,7 +321,10 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   settle_before(*launch, n_recorded);
   if (launch->substitution == nullptr) return AOTI_DEBUG_RUN;
   const AotiDebugLaunchAction action = act_before(*launch);
-  if (action == AOTI_DEBUG_STOP) call.innermost = launch->outer;
+  if (action == AOTI_DEBUG_STOP) {
+    call.innermost = launch->outer;
+    leave_stream(call);
+  }
   if (action == AOTI_DEBUG_SKIP) launch->grid_seen = true;
   return action;
 }
@@ -357,6 +369,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
     call.thread->flush_text(now_ns);
   }
   if (run->journal.has_stopped() || run->store != nullptr) run->note_stops();
+  if (launch->on_side) leave_stream(call);
 }
 
 // The call that storage stands for; nullptr where nothing is recorded, or where it began before a fork.
@@ -407,6 +420,13 @@ void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values
     state->call->thread->return_address = __builtin_return_address(0);
     guarded([&] { end_launch(state, values, status, message); });
   }
+}
+
+void aoti_debug_stream(void* stream) {
+  ThreadState* thread = current_thread();
+  if (thread == nullptr || thread->call == nullptr) return;
+  thread->next_stream = stream;
+  thread->changes_stream = true;
 }
 
 void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,

@@ -17,9 +17,9 @@ from torch._inductor import codecache, cpp_builder
 
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
-from aoti_debug.instrument.builder.compiling import wrapper_objects
+from aoti_debug.instrument.builder.compiling import compile_library
+from aoti_debug.instrument.builder.compiling.compile_library import DECLARATIONS, compile_templates
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
-from aoti_debug.instrument.builder.compiling.wrapper_objects import DECLARATIONS, compile_templates
 
 Run = Callable[[str, str], None]  # runs the command line of a compiler, in a folder
 WRAPPER_HEADERS = "torch/csrc/inductor/aoti_include"
@@ -88,7 +88,7 @@ def _compile(source: str, words: Sequence[str], run: Callable[[Sequence[str]], N
         run([*options, "-c", str(path.with_suffix(".cpp")), "-o", str(path)])
 
     text = Path(source).read_text()
-    parts = wrapper_objects.split(text) if in_parts else None
+    parts = compile_library.split(text) if in_parts else None
     with tempfile.TemporaryDirectory() as folder:
         objects = [Path(folder) / "wrapper.o", templates]
         compile_text(f'#line 1 "{source}"\n{text if parts is None else parts.model}', objects[0])

@@ -172,6 +172,7 @@ class Site:
     launches: tuple[str, ...] = ()  # names of the device kernels that it may start (Triton)
     operands: tuple[ProxyArgument, ...] = ()  # of a call through the proxy executor
     results: tuple[str, ...] = ()  # JSON of each value that the call returns: {"as_tensors": [{"name": "buf2"}]}
+    stream: int = 0  # that it runs on: 0 the call's, 1… side streams as the wrapper numbers them
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,56 @@ class Allocation:
 
 
 @dataclass(frozen=True)
+class Racer:
+    """A side of a race.
+
+    Attributes:
+        site: of the launch; -1: the caller of the model.
+        stream: that it runs on: 0 the call's.
+        argument: the tensor, as the launch names it.
+        does: "reads", "writes", "reads and writes", "may write".
+    """
+
+    site: int
+    stream: int
+    argument: str
+    does: str
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two launches that touch the same memory, at least one of them writing, which no event orders.
+
+    Attributes:
+        first: the one that the host starts first.
+        memory: the variable that owns the memory: "buf3".
+        missing: the order that is missing, in words: "no event is recorded on stream 1 between them".
+        doubt: why it may be none: what is not known; "" if it is one.
+    """
+
+    first: Racer
+    second: Racer
+    memory: str
+    missing: str
+    doubt: str = ""
+
+
+@dataclass(frozen=True)
+class StreamOrder:
+    """The order of launches on several streams, as far as the text of a wrapper tells it.
+
+    Attributes:
+        streams: the numbers of the side streams.
+        races: in the order of their second launches; those without doubt, then those with one.
+        undecided: what is not known, a sentence each.
+    """
+
+    streams: tuple[int, ...]
+    races: tuple[Race, ...]
+    undecided: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The content of a manifest."""
 
@@ -352,6 +403,7 @@ class Manifest:
     weights: WeightsFile | None = None  # None if they are inside the package
     program: WeightsFile | None = None  # where weights inside come from, above LARGE bytes; None otherwise
     packed: PackedWeights | None = None  # those of the weights inside that a run refers to; None if it has copies
+    stream_order: StreamOrder | None = None  # of run_impl; None if all of it runs on the stream of the call
 
     @cached_property
     def sha256(self) -> str:

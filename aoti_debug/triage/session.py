@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from aoti_debug.base.machine.system import installed_versions
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.outcome import incomplete_text
 from aoti_debug.instrument.builder import compare_kernels, join_program
-from aoti_debug.instrument.builder.build import BuildSummary, require_inputs
+from aoti_debug.instrument.builder.build import BuildSummary, manifest_of, require_inputs
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison
 from aoti_debug.instrument.wrapper import model_variables
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
@@ -35,7 +35,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
-from aoti_debug.triage.checks import contract, faults, guards, nonfinite, wrong_value
+from aoti_debug.triage.checks import contract, faults, guards, nonfinite, races, wrong_value
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
@@ -108,6 +108,7 @@ CHECKS: tuple[Check, ...] = (
     contract.CHECK,
     faults.HANG_CHECK,
     faults.FAULT_CHECK,
+    races.CHECK,
     guards.OVERRUN_CHECK,
     guards.UNINITIALISED_CHECK,
     nonfinite.CHECK,
@@ -134,7 +135,8 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
             outcome = _with_remarks(_outcome(options, runs, steps, folder), options)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
-    finding = outcome.finding if outcome.run is None else with_coordinates(outcome.finding, outcome.run)
+    finding = races.also(outcome.finding, outcome.run)
+    finding = finding if outcome.run is None else with_coordinates(finding, outcome.run)
     if built.summary is not None and built.summary.manifest.source is PackageOrigin.EXPORTED and not built.left_out:
         finding = with_remark(finding, options.model, built.summary)
     if built.failures:
@@ -252,11 +254,45 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started; no directory is
             left then.
     """
+    return _recorded(options, listener, command, investigate)
+
+
+def triage_races(
+    options: TriageOptions, listener: StepListener | None = None, *, command: Sequence[str] = ()
+) -> TriageDir:
+    """Looks for races between the streams of a model, in its generated code alone: it is neither compiled nor run.
+
+    Returns and raises as `triage` does.
+    """
+    return _recorded(options, listener, command, _read_races)
+
+
+def _read_races(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
+    found = archive.inspect(options.model)
+    if configuration.is_stripped(found, options.name):
+        raise UsageError(
+            f"{options.model} holds no generated code to look for races in",
+            hint=extract.UNCHANGED_PACKAGE_HINT,
+        )
+    if found.kind is ArtifactKind.INSTRUMENTED:
+        return Outcome(races.statically(found.manifest()), None)
+    with steps.step("generated code") as note:
+        manifest = manifest_of(options.building(found, folder / PACKAGE))
+        note.text = _built(manifest)
+    return Outcome(races.statically(manifest), None)
+
+
+def _recorded(
+    options: TriageOptions,
+    listener: StepListener | None,
+    command: Sequence[str],
+    work: Callable[[TriageOptions, Path, Steps], Outcome],
+) -> TriageDir:
     base_is_new = not options.out.exists()
     folder = triage_directory.create(options.out)
     steps = Steps(listener)
     try:
-        outcome = investigate(options, folder, steps)
+        outcome = work(options, folder, steps)
     except BaseException:
         if not (folder / triage_directory.RUNS).exists():
             stamped_directories.remove(folder, options.out if base_is_new else None)

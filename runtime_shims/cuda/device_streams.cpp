@@ -31,6 +31,11 @@ void* current_stream(int32_t device_index) {
   return ask != nullptr && ask(device_index, &stream) == 0 ? stream : nullptr;
 }
 
+bool wait_stream(void* stream) {
+  const WithContext own(context_of(static_cast<CUstream>(stream)));
+  return current_context() != nullptr && synchronize(static_cast<CUstream>(stream));
+}
+
 int32_t pending_error(void* stream, char* text, size_t text_bytes) {
   if (text_bytes != 0) text[0] = '\0';
   const WithContext own(context_of(static_cast<CUstream>(stream)));

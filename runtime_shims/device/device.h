@@ -107,6 +107,9 @@ bool is_capturing(void* stream);
 // The stream that the calling thread's work goes to; nullptr: the default stream, or that cannot be told.
 void* current_stream(int32_t device_index);
 
+// Waits until all that is enqueued on the stream has been done. False on a device error.
+bool wait_stream(void* stream);
+
 // The driver's pending error: 0 and an empty text, or its CUresult and name. Does not wait.
 int32_t pending_error(void* stream, char* text, size_t text_bytes);
 

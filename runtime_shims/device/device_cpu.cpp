@@ -35,6 +35,8 @@ bool is_capturing(void*) { return false; }
 
 void* current_stream(int32_t) { return nullptr; }
 
+bool wait_stream(void*) { return true; }
+
 int32_t pending_error(void*, char* text, size_t text_bytes) {
   if (text_bytes != 0) text[0] = '\0';
   return 0;

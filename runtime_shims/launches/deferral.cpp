@@ -50,6 +50,7 @@ bool settle_written(const LaunchState& launch, uint32_t n_values, StatsQueue& qu
 bool is_free_to_wait(const CallState& call) {
   const Run& run = *call.run;
   if (call.queue == nullptr || call.guards != nullptr) return false;
+  if (run.has_side_streams()) return false;  // what waits would come behind the event that another stream waits for
   if (run.config.inspector != nullptr || run.substitutions != nullptr) return false;
   return !call.watching || !(run.watchpoints->does(WATCH_SAVE) || run.watchpoints->does(WATCH_STACK));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "side_streams.h"
 
 namespace aoti_debug {
 namespace {
@@ -63,7 +64,7 @@ void check_guards(const LaunchState& launch) {
 }
 
 void finish_guards(CallState& call) {
-  take_damage(call, true);
+  for_each_stream(call, [](CallState& each) { take_damage(each, true); });
   call.guards->end();
   call.guards.reset();
 }

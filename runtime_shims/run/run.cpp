@@ -18,6 +18,7 @@ Run::Run(Config config_, const AotiDebugPackage& package_, uint32_t generation_)
   selected_.reserve(package.n_sites);
   for (uint32_t i = 0; i < package.n_sites; ++i) {
     const AotiDebugSite& site = package.sites[i];
+    has_side_streams_ |= site.side_stream != 0;
     selected_.push_back(config.filter.matches(site.kernel) && config.modules.matches_module(site.modules) &&
                         config.lines.matches_line(site.lines));
   }

@@ -89,6 +89,9 @@ class Run {
   // Whether this is the first time that a buffer got no guards.
   bool is_newly_unguarded(uint32_t allocation);
 
+  // Whether some launches of the package run on other streams than their calls.
+  bool has_side_streams() const { return has_side_streams_; }
+
   // How many launch sites the filters take.
   size_t selected_sites() const;
 
@@ -138,7 +141,8 @@ class Run {
   std::atomic<bool> stopped_{false};
   std::string why_stopped_;        // written once, before stopped_
   std::vector<uint8_t> selected_;  // a site, whether the filter takes it
-  std::mutex mutex_;               // guards what follows
+  bool has_side_streams_ = false;
+  std::mutex mutex_;  // guards what follows
   std::unique_ptr<JournalWriter> notes_;
   std::unique_ptr<JournalWriter> prints_;  // apart, so that many prints push no note out of a full journal
   std::vector<std::unique_ptr<ThreadState>> threads_;

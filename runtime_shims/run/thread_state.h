@@ -32,11 +32,22 @@ struct LaunchState {
   Substitution* substitution;  // nullptr: there is none
   bool selected;               // printed, measured or saved
   bool grid_seen;
+  bool on_side;  // it runs on another stream than its call
 };
 static_assert(sizeof(LaunchState) <= sizeof(AotiDebugLaunch), "");
 
-// What begins anew with every call.
-struct CallFields {
+// What a call holds of one of its streams.
+struct Lane {
+  void* stream = nullptr;
+  StatsQueue* queue = nullptr;  // levels 1, 2 and hash, and summaries, on a device
+  uint32_t last_sequence = 0;
+  uint16_t stream_slot = 0;
+  bool crumbs = false;
+};
+
+// What begins anew with every call. It is the lane of its own stream, and while a launch runs on a side stream that of
+// the side stream (side_streams.h).
+struct CallFields : Lane {
   static constexpr uint32_t kLoops = Headline::kLoops;
 
   Run* run = nullptr;
@@ -44,20 +55,17 @@ struct CallFields {
   CallState* outer = nullptr;
   LaunchState* innermost = nullptr;
   const void* model = nullptr;
-  void* stream = nullptr;
-  void* captured = nullptr;     // what a CUDA graph holds of this call, as the device knows it; nullptr: nothing
-  StatsQueue* queue = nullptr;  // levels 1, 2 and hash, and summaries, on a device
+  void* captured = nullptr;  // what a CUDA graph holds of this call, as the device knows it; nullptr: nothing
+  std::vector<Lane> others;  // of the other streams
+  size_t side = 0;           // 0: its own stream is in force; else one of the others, counted from 1
   std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none
   uint32_t call = 0;
   uint32_t launches = 0;
-  uint32_t last_sequence = 0;
   uint32_t kept_replays = 1;  // where a graph captures the call: how many of the last ones keep what is summarised
   uint32_t n_loops = 0;
   uint32_t loops[kLoops] = {};
-  uint16_t stream_slot = 0;
   uint8_t kind = AOTI_DEBUG_CALL_MODEL;
   uint8_t level = 0;
-  bool crumbs = false;
   bool flight = false;
   bool summarised = false;
   bool inspecting = false;  // something is printed, measured or saved
@@ -95,6 +103,8 @@ struct ThreadState {
   uint64_t flushed_ns = 0;
   LaunchId last_hit = kNoLaunch;         // of a watchpoint
   bool saves_hit = false;                // the tensors of that launch are saved
+  void* next_stream = nullptr;           // of the next launch, where it is not its call's
+  bool changes_stream = false;           // it is not
   const void* return_address = nullptr;  // of generated code, from the function of ours that it called last
   StatisticsMemo statistics;
   std::vector<SlotValue> values;                   // scratch, an entry a slot

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,8 +39,10 @@ std::atomic<int> g_kernels{0};   // that measured
 std::atomic<int> g_measured{0};  // tensors
 std::atomic<uint64_t> g_copied{0}, g_staging{0}, g_most_staging{0};
 std::atomic<int> g_no_graph_nodes{0};
-std::atomic<int> g_tears{0};        // replays do not end the storing of statistics
-std::atomic<int> g_guards_fail{0};  // 1: guards are not filled, 2: not compared
+std::atomic<int> g_tears{0};                         // replays do not end the storing of statistics
+std::atomic<int> g_guards_fail{0};                   // 1: guards are not filled, 2: not compared
+std::vector<std::pair<void*, std::string>> g_order;  // what was asked of which stream
+std::atomic<int> g_keeps_order{0};
 std::deque<GuardDamage> g_damages;  // taken when somebody waits, or after an error
 constexpr uint8_t kGuard = 0x5a;
 std::atomic<int> g_flight_fails{0}, g_flight_waits{0};
@@ -74,7 +77,27 @@ void work(void* stream, std::function<void()> what) {
   g_work[stream].push_back(std::move(what));
 }
 
+void note(void* stream, const char* what) {
+  if (g_keeps_order == 0) return;
+  const DeviceMemory memory;
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_order.emplace_back(stream, what);
+}
+
 }  // namespace
+
+// What was asked of the device so far, "STREAM:what " each, and forgets it. Returns how many bytes there are.
+EXPORT size_t f_order(char* text, size_t bytes) {
+  const DeviceMemory memory;
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  std::string all;
+  for (const auto& [stream, what] : g_order) {
+    all += std::to_string(reinterpret_cast<uintptr_t>(stream)) + ":" + what + " ";
+  }
+  g_order.clear();
+  snprintf(text, bytes, "%s", all.c_str());
+  return all.size();
+}
 
 EXPORT void f_mark(AtenTensorHandle tensor) {
   const std::lock_guard<std::mutex> lock(g_mutex);
@@ -102,6 +125,7 @@ EXPORT void f_set(const char* what, int value) {
   if (strcmp(what, "guards fail") == 0) g_guards_fail = value;
   if (strcmp(what, "flight fails") == 0) g_flight_fails = value;
   if (strcmp(what, "flight waits") == 0) g_flight_waits = value;
+  if (strcmp(what, "keeps order") == 0) g_keeps_order = value;
 }
 EXPORT void f_work(void* stream, int count) {
   for (; count > 0 && !g_work[stream].empty(); --count) {
@@ -151,8 +175,9 @@ bool register_crumbs(void* base, size_t) {
   return g_crumbs_fail == 0;
 }
 
-bool write_crumb(void*, size_t offset, uint32_t value) {
+bool write_crumb(void* stream, size_t offset, uint32_t value) {
   const DeviceMemory memory;
+  note(stream, "crumb");
   if (g_capturing != 0) {
     add_node([=] { memcpy(g_crumbs + offset, &value, sizeof(value)); });
     return true;
@@ -301,6 +326,12 @@ bool copy_to_flight(void* stream, uint64_t address, size_t bytes, void* host) {
 
 void* current_stream(int32_t) { return nullptr; }
 
+bool wait_stream(void* stream) {
+  const DeviceMemory memory;
+  note(stream, "wait");
+  return g_error == 0;
+}
+
 bool is_capturing(void*) { return g_capturing != 0; }
 
 int32_t pending_error(void*, char* text, size_t text_bytes) {
@@ -308,8 +339,9 @@ int32_t pending_error(void*, char* text, size_t text_bytes) {
   return g_error;
 }
 
-bool begin_copy(void*, const TensorView& view, size_t first_byte, size_t bytes, void* host, uint64_t* ticket) {
+bool begin_copy(void* stream, const TensorView& view, size_t first_byte, size_t bytes, void* host, uint64_t* ticket) {
   const DeviceMemory memory;
+  note(stream, "copy");
   *ticket = g_hangs != 0 ? kBehindHang : first_byte;
   std::vector<uint8_t> whole(static_cast<size_t>(view.numel) * view.element_bytes);
   memcpy(host, StridedReader(view).read(0, view.numel, whole.data()) + first_byte, bytes);
@@ -359,6 +391,7 @@ static void measure(const TensorView& view, StatsWanted wanted, StatsResult* res
 }
 
 int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wanted) {
+  note(stream, "statistics");
   const DeviceMemory memory;
   const std::lock_guard<std::mutex> lock(g_mutex);
   auto& results = g_results[stream];
@@ -382,8 +415,9 @@ int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
   return count;
 }
 
-bool fill_guarded(void*, const GuardedMemory& memory, uint8_t poison) {
+bool fill_guarded(void* stream, const GuardedMemory& memory, uint8_t poison) {
   if (g_guards_fail == 1) return false;
+  note(stream, "fill");
   const uint64_t guard = guard_bytes(memory.bytes);
   uint8_t* const data = reinterpret_cast<uint8_t*>(memory.data);
   memset(data - guard, kGuard, guard);
@@ -393,9 +427,10 @@ bool fill_guarded(void*, const GuardedMemory& memory, uint8_t poison) {
 }
 
 // Only the byte behind the buffer counts.
-bool check_guards(void*, const GuardedLaunch& launch, const GuardedMemory* memories, uint32_t count) {
+bool check_guards(void* stream, const GuardedLaunch& launch, const GuardedMemory* memories, uint32_t count) {
   const DeviceMemory memory;
   if (g_guards_fail == 2) return false;
+  note(stream, "guards");
   const std::lock_guard<std::mutex> lock(g_mutex);
   for (uint32_t i = 0; i < count; ++i) {
     uint8_t* const behind = reinterpret_cast<uint8_t*>(memories[i].data) + memories[i].bytes;

@@ -97,6 +97,7 @@ EXPORT uint32_t h_launch_begin(AotiDebugLaunch* launch, uint32_t site, const Aot
 EXPORT void h_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {
   aoti_debug_launch_end(launch, values, status, message);
 }
+EXPORT void h_stream(void* stream) { aoti_debug_stream(stream); }
 EXPORT void h_grid(uint32_t kernel, const uint32_t* grid, uint32_t warps, uint32_t shared, void* const* args) {
   aoti_debug_grid(&g_kernels[kernel], grid, warps, shared, args);
 }

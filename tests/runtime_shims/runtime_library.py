@@ -60,7 +60,8 @@ class CSite(ctypes.Structure):
         ("id", ctypes.c_uint32),
         ("synchronous", ctypes.c_uint8),
         ("grid", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint8 * 6),
+        ("side_stream", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8 * 5),
         ("modules", ctypes.c_char_p),
         ("lines", ctypes.c_char_p),
     )

@@ -259,6 +259,19 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
     )
 
 
+def manifest_of(options: BuildOptions) -> Manifest:
+    """The manifest of the package that a build would make: nothing is compiled. Raises the errors of `build`."""
+    checked = check(options)
+    tools = Toolchain(find_compiler(), find_torch())
+    with _naming_model(checked), cache.scratch() as work:
+        lowered = lower_or_unpack(checked, tools.torch, work)
+        analysis = analyse(lowered, tools.torch)
+        if checked.exported is not None:
+            program = lower_exported(checked.exported, options, tools.torch, work)
+            analysis, _ = join_program.join_model_lines(analysis, analyse(program, tools.torch))
+        return package_manifest.make_manifest(options, lowered, tools, analysis, {})
+
+
 def require_inputs(model: Path, built: BuildSummary) -> None:
     """Raises ArtifactError or UsageError if a package that is about to run without given inputs holds none."""
     if built.missing_inputs_reason:

@@ -16,7 +16,7 @@ from aoti_debug.instrument.wrapper.analysis import Analysis
 from aoti_debug.instrument.wrapper.callees.kernels import functions
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression, Scan
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, device_of, entry_points
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, device_of, entry_points, expression_of
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.package.manifest import Kernel, Site
 from aoti_debug.package.weights_file import WeightsPlace
@@ -27,6 +27,14 @@ extern "C" AOTI_DEBUG_HIDDEN const AotiDebugSite aoti_debug_sites[];
 extern "C" AOTI_DEBUG_HIDDEN const AotiDebugKernel aoti_debug_kernels[];
 #define AOTI_DEBUG_LAUNCH(site, callee, ...) \\
   aoti_debug::launch( \\
+      aoti_debug_sites[site], \\
+      [&](auto&&... x) -> decltype(auto) { return callee(aoti_debug::unwrap(std::forward<decltype(x)>(x))...); }, \\
+      __VA_ARGS__)
+"""
+_ON_SIDE_STREAMS = """\
+#define AOTI_DEBUG_LAUNCH_ON(stream, site, callee, ...) \\
+  aoti_debug::launch_on( \\
+      stream, \\
       aoti_debug_sites[site], \\
       [&](auto&&... x) -> decltype(auto) { return callee(aoti_debug::unwrap(std::forward<decltype(x)>(x))...); }, \\
       __VA_ARGS__)
@@ -86,11 +94,12 @@ def instrument(wrapper: str, analysis: Analysis, place: WeightsPlace = WeightsPl
         ArtifactError: the wrapper cannot be instrumented, or a site is not at its line.
     """
     masked = mask(wrapper)
-    edits = [_prologue(wrapper, masked)]
+    macros = [_PROLOGUE, *([_ON_SIDE_STREAMS] if any(site.stream for site in analysis.sites) else [])]
+    edits = [_prologue(wrapper, masked, "".join(macros))]
     device = device_of(wrapper)
     for body in entry_points(masked):
         edits += _function(wrapper, masked, body, analysis.scans[body.name], device)
-    edits += _launches([call for scan in analysis.scans.values() for call in scan.calls], analysis.sites)
+    edits += _launches([call for scan in analysis.scans.values() for call in scan.calls], analysis.sites, masked)
     edits += _allocations(analysis.allocation_calls)
     edits += _grids(wrapper, analysis.kernels)
     edits += _containers(masked)
@@ -116,7 +125,7 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def _prologue(wrapper: str, masked: str) -> Edit:
+def _prologue(wrapper: str, masked: str, macros: str) -> Edit:
     namespace = _NAMESPACE.search(masked)
     if namespace is None:
         raise ArtifactError(
@@ -124,7 +133,7 @@ def _prologue(wrapper: str, masked: str) -> Edit:
             hint="its text is damaged; if torch wrote it so, report this as a bug",
         )
     line = wrapper.count("\n", 0, namespace.start()) + 1
-    return Edit(namespace.start(), namespace.start(), f'{_PROLOGUE}#line {line} "wrapper.cpp"\n')
+    return Edit(namespace.start(), namespace.start(), f'{macros}#line {line} "wrapper.cpp"\n')
 
 
 def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) -> Iterator[Edit]:
@@ -137,8 +146,9 @@ def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) ->
         yield Edit(*loop.span, "for (aoti_debug::Loop aoti_debug_loop;; aoti_debug_loop.next()) {")
 
 
-def _launches(calls: Sequence[CallExpression], sites: Sequence[Site]) -> Iterator[Edit]:
+def _launches(calls: Sequence[CallExpression], sites: Sequence[Site], masked: str) -> Iterator[Edit]:
     """The edits of all sites. Unrecognised calls are not changed."""
+    bodies = {body.name: body for body in entry_points(masked)}
     remaining = iter(calls)
     for site in sites:
         call = next((c for c in remaining if (c.line, c.callee) == (site.line, site.callee)), None)
@@ -147,7 +157,11 @@ def _launches(calls: Sequence[CallExpression], sites: Sequence[Site]) -> Iterato
                 f"site {site.id} ({site.callee}) is not in line {site.line} of the wrapper",
                 hint="its text is damaged; if torch wrote it so, report this as a bug",
             )
-        yield Edit(call.head.start, call.opening + 1, f"AOTI_DEBUG_LAUNCH({site.id}, {site.callee}, ")
+        macro = "AOTI_DEBUG_LAUNCH("
+        if site.stream:
+            stream = expression_of(site.stream, masked, bodies[site.function], call.head.start)
+            macro = f"AOTI_DEBUG_LAUNCH_ON({stream}, "
+        yield Edit(call.head.start, call.opening + 1, f"{macro}{site.id}, {site.callee}, ")
         for argument in call.arguments:
             changed = _argument(argument.text)
             if changed != argument.text:

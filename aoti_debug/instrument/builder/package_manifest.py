@@ -113,6 +113,7 @@ def make_manifest(
         weights=lowered.weights_file,
         program=_program_file(options, lowered.source, attributes) if large else None,
         packed=model_variables.packed_weights(sources.wrapper, large) if large else None,
+        stream_order=analysis.stream_order,
     )
 
 

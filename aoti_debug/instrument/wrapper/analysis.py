@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper import allocations, model_variables
+from aoti_debug.instrument.wrapper import allocations, model_variables, races
 from aoti_debug.instrument.wrapper.allocations import AllocationCall
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
 from aoti_debug.instrument.wrapper.callees.operators import parse as parse_proxy
@@ -16,7 +16,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.instrument.wrapper.launches.sites import find_sites
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext
 from aoti_debug.instrument.wrapper.provenance import attach, with_operator_stacks
-from aoti_debug.package.manifest import Allocation, Constant, Kernel, Site, Unrecognised
+from aoti_debug.package.manifest import Allocation, Constant, Kernel, Site, StreamOrder, Unrecognised
 
 # The headers whose prototypes analyse() reads, below torch's include directory; not every torch has all of them.
 SHIM_HEADERS = (
@@ -41,6 +41,7 @@ class Analysis:
         handed_out: variables of branches and loops that become outputs.
         scans: the calls that look like launches, and the loops, by function.
         allocation_calls: those of the wrapper itself, in the order of `allocations`, which begins with them.
+        stream_order: of run_impl; None if all of it runs on the stream of the call.
     """
 
     sites: tuple[Site, ...]
@@ -53,6 +54,7 @@ class Analysis:
     allocations: tuple[Allocation, ...]
     scans: Mapping[str, Scan]
     allocation_calls: tuple[AllocationCall, ...]
+    stream_order: StreamOrder | None
 
 
 def kernels_of(wrapper: str, kernels: str) -> tuple[Kernel, ...]:
@@ -117,4 +119,5 @@ def analyse(
         allocations=allocations.list_all(allocation_calls, sites, all_kernels),
         scans=parsed.scans,
         allocation_calls=allocation_calls,
+        stream_order=races.find(masked, body, parsed.recognised, parsed.unrecognised, model_variables.inputs(wrapper)),
     )

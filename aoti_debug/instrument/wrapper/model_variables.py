@@ -1,14 +1,17 @@
-"""The C++ variables of a wrapper's inputs, constants and outputs."""
+"""The C++ variables of a wrapper's inputs, constants and outputs, and the memory that its tensors lie in."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import product
 
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, variables
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.instrument.wrapper.launches.slots import resolve_alias
-from aoti_debug.package.manifest import Constant
+from aoti_debug.package.manifest import Arg, Constant
 from aoti_debug.package.weights_file import PackedWeights
 
 _INPUT = re.compile(r'\binputs_info_\[(\d+)\]\.name = "([^"]*)";')
@@ -16,6 +19,17 @@ _FIELD = re.compile(r"\bconstants_info_\[(\d+)\]\.(\w+) = ([^;]*);")
 _KIND = re.compile(r"ConstantType::(\w+)")
 _OUTPUT = re.compile(r"\boutput_handles\[(\d+)\] = (?:(\w+)\.release\(\)|constants_->at\((\d+)\));")
 _MOVE = re.compile(r"^ *(\w+) = std::move\((\w+)\);", re.MULTILINE)  # one with `auto` gives memory to a new buffer
+_REINTERPRETED = r"reinterpret_tensor_wrapper\(\s*(\w+)\s*,\s*\d+\s*,\s*(\w+)\s*,\s*(\w+)\s*,\s*(\d+)L*\s*\)"
+_VIEW = re.compile(_REINTERPRETED)
+_NAMED_VIEW = re.compile(rf"\bauto (\w+) = (?:wrap_with_raii_handle_if_needed\()?{_REINTERPRETED}")
+_ARRAY = re.compile(r"\bint64_t \*?(\w+)(?:\[\])? = \{([^{}]*)\};")
+_MOVED = re.compile(r"\bauto (\w+) = std::move\((\w+)\);")
+_ALIGNED = re.compile(r"^\s*(\w+) = std::move\(RAIIAtenTensorHandle\((\w+)\)\);", re.MULTILINE)
+_GIVEN = re.compile(r"\bauto (\w+) = std::move\(inputs\[")
+_RELEASED = re.compile(r"\boutput_handles\[\d+\] = (\w+)\.release\(\);")
+_FROM_POOL = re.compile(r"\baoti_torch__alloc_from_pool\(\s*(\w+)[^;]*&(\w+?)(?:_handle)?\)")
+_LITERAL = re.compile(r"-?\d+L*\Z")
+_MOST = 1 << 16  # elements that are listed to see whether two views have one in common
 
 
 def inputs(wrapper: str) -> tuple[str, ...]:
@@ -88,3 +102,113 @@ def _constant(fields: dict[str, str]) -> Constant:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in re.findall(r"-?\d+", text))
+
+
+@dataclass(frozen=True)
+class Elements:
+    """A part of a buffer.
+
+    Attributes:
+        begin: the first element.
+        sizes, strides: in elements.
+    """
+
+    begin: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        """The element behind the last one; `begin` if there is none."""
+        if 0 in self.sizes:
+            return self.begin
+        return self.begin + 1 + sum((n - 1) * step for n, step in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        total = 1
+        for size in self.sizes:
+            total *= size
+        return total
+
+    def elements(self) -> Iterator[int]:
+        """All of them, in any order."""
+        for index in product(*map(range, self.sizes)):
+            yield self.begin + sum(i * step for i, step in zip(index, self.strides, strict=True))
+
+
+WHOLE = Elements(0, (), ())  # a buffer that is passed as it is
+UNKNOWN = Elements(-1, (), ())
+
+
+def overlap(one: Elements, other: Elements) -> bool | None:
+    """True if two parts of a buffer have an element in common; None if that is not known."""
+    if WHOLE in (one, other):
+        return True if UNKNOWN not in (one, other) else None
+    if UNKNOWN in (one, other):
+        return None
+    if one.end <= other.begin or other.end <= one.begin:
+        return False
+    if max(one.count, other.count) > _MOST:
+        return None
+    return not set(one.elements()).isdisjoint(other.elements())
+
+
+class Memories:
+    """The memory of the tensors of one function."""
+
+    def __init__(self, masked: str, body: Body) -> None:
+        text = masked[body.opening : body.closing]
+        self._bases: dict[str, str] = dict(variables(masked, body).bases)
+        inputs = {m[1] for m in _GIVEN.finditer(text)}
+        self._bases |= {m[1]: m[2] for m in _MOVED.finditer(text) if m[1] != m[2]}
+        # An input that is not aligned is replaced by a copy: what reads it later reads either.
+        self._bases |= {m[2]: m[1] for m in _ALIGNED.finditer(text) if m[1] in inputs}
+        self._bases |= {m[2]: m[1] for m in _FROM_POOL.finditer(text)}
+        self._pooled = {m[2] for m in _FROM_POOL.finditer(text)}
+        self._arrays = {m[1]: _literals(m[2]) for m in _ARRAY.finditer(text)}
+        self._views = {m[1]: (m[2], m[3], m[4], m[5]) for m in _NAMED_VIEW.finditer(text)}
+        self.inputs = frozenset(map(self.owner, inputs))
+        self.outputs = frozenset(self.owner(m[1]) for m in _RELEASED.finditer(text))
+
+    def owner(self, name: str) -> str:
+        """The variable that owns the memory of a tensor."""
+        return resolve_alias(name, self._bases)
+
+    def part(self, arg: Arg) -> Elements:
+        """The elements of its memory that an argument holds: a launch that is passed it may touch all of them."""
+        if match := _VIEW.search(arg.text):
+            return self._view(match[1], match[2], match[3], match[4])
+        tensor = expressions.tensor(arg.text)
+        return self._of(tensor.variable if tensor else arg.base)
+
+    def _of(self, name: str) -> Elements:
+        """The elements of its memory that a variable holds."""
+        for variable in self._chain(name):
+            if variable in self._views:
+                return self._view(*self._views[variable])
+            if variable in self._pooled:
+                return UNKNOWN
+        return WHOLE
+
+    def _view(self, base: str, sizes: str, strides: str, begin: str) -> Elements:
+        known_sizes, known_strides = self._arrays.get(sizes), self._arrays.get(strides)
+        outer = self._of(base)
+        if known_sizes is None or known_strides is None or outer == UNKNOWN:
+            return UNKNOWN
+        return Elements(outer.begin + int(begin), known_sizes, known_strides)
+
+    def _chain(self, name: str) -> tuple[str, ...]:
+        """A variable, then what it is a view or a handle of, and so on."""
+        chain = [name]
+        while (base := self._bases.get(chain[-1])) is not None and base not in chain:
+            chain.append(base)
+        return tuple(chain)
+
+
+def _literals(text: str) -> tuple[int, ...] | None:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not all(_LITERAL.match(word) for word in words):
+        return None
+    return tuple(int(word.rstrip("L")) for word in words)

@@ -15,8 +15,9 @@ OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERR
 UNINITIALISED = FindingKind(
     "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"
 )
+RACE = FindingKind("race", "launches on several streams use the same memory in no order", "RACE", "race", "⇄")
 KINDS = (
-    *(CLEAN, INCOMPLETE, BUILD_FAILURE, CONTRACT, HANG, FAULT, OVERRUN, UNINITIALISED, NONFINITE),
+    *(CLEAN, INCOMPLETE, BUILD_FAILURE, CONTRACT, HANG, FAULT, RACE, OVERRUN, UNINITIALISED, NONFINITE),
     *(WRONG_VALUE, REFUSED, DIFFERS),
 )
 

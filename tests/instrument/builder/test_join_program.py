@@ -112,7 +112,7 @@ MUL = Kernel("cpp_fused_mul_1", "cpp", "void cpp_fused_mul_1(float* out) { out[0
 
 
 def analysis(sites: list[Site], kernels: tuple[Kernel, ...] = (ADD, MUL)) -> Analysis:
-    return Analysis(tuple(sites), kernels, (), (), (), (), (), (), {}, ())
+    return Analysis(tuple(sites), kernels, (), (), (), (), (), (), {}, (), None)
 
 
 def cpp(kernel: Kernel, *args: Arg, **fields: Any) -> Site:

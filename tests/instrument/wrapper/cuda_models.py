@@ -132,6 +132,96 @@ def _on_a_side_stream(exported: Any) -> None:
     exported.graph_module.recompile()
 
 
+def _on_their_streams(exported: Any) -> None:
+    """Puts what stands between the wait of a side stream and its next record on that stream, as `with stream:` does."""
+    streams, side = torch.ops.streams, 0
+    for node in exported.graph_module.graph.nodes:
+        if node.target is streams.wait_event.default and node.args[1] != 0:
+            side = node.args[1]
+        if side and node.op == "call_function":
+            node.meta["custom"] = {"stream": side}
+        if node.target is streams.record_event.default and node.args[1] == side:
+            side = 0
+
+
+def _record(event: int, stream: int) -> None:
+    torch.ops.streams.record_event(event, stream)
+
+
+def _wait(event: int, stream: int) -> None:
+    torch.ops.streams.wait_event(event, stream)
+
+
+def _fork_join(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A product on stream 1 beside a kernel on the stream of the call."""
+    a = torch.relu(x)
+    _record(2, 0)
+    _wait(2, 1)
+    b = a @ y
+    _record(3, 1)
+    c = y.sin() + 1
+    _wait(3, 0)
+    return b + c
+
+
+def _pipeline(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A product on stream 1, then one on stream 2, then a kernel on the stream of the call."""
+    a = torch.relu(x)
+    _record(3, 0)
+    _wait(3, 1)
+    b = a @ y
+    _record(4, 1)
+    _wait(4, 2)
+    c = b @ y
+    _record(5, 2)
+    d = a.sin().sum(0)
+    _wait(5, 0)
+    return c + d
+
+
+def _two_branches(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Products on two streams, which write two parts of one buffer."""
+    a = torch.relu(x)
+    _record(3, 0)
+    _wait(3, 1)
+    b = a @ y
+    _record(4, 1)
+    _wait(3, 2)
+    c = y @ a
+    _record(5, 2)
+    _wait(4, 0)
+    _wait(5, 0)
+    return torch.cat([b, c], 1).tanh()
+
+
+def _there_and_back(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Stream 1 works twice; each time it waits, and is waited for."""
+    a = torch.relu(x)
+    _record(2, 0)
+    _wait(2, 1)
+    b = a @ y
+    _record(3, 1)
+    _wait(3, 0)
+    c = b.tanh()
+    _record(4, 0)
+    _wait(4, 1)
+    d = c @ y
+    _record(5, 1)
+    _wait(5, 0)
+    return d + c
+
+
+def _side_kernels(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A kernel of Inductor's own between two products on stream 1."""
+    a = torch.relu(x)
+    _record(2, 0)
+    _wait(2, 1)
+    b = ((a @ y).tanh() + 1) @ y
+    _record(3, 1)
+    _wait(3, 0)
+    return b.sin() + a
+
+
 def _square() -> torch.Tensor:
     return torch.randn(64, 64)
 
@@ -153,6 +243,11 @@ def cases() -> dict[str, Case]:
         "regions": Case(_regions, two, strict=True),
         "profiled": Case(lambda x, y: torch.relu(x @ y) + 1, two, {"cpp.enable_kernel_profile": True}),
         "streams": Case(lambda x, y: (torch.relu(x) @ y, y.sin().sum(0)), two, change=_on_a_side_stream),
+        "streams_fork_join": Case(_fork_join, two, change=_on_their_streams),
+        "streams_pipeline": Case(_pipeline, two, change=_on_their_streams),
+        "streams_side_kernels": Case(_side_kernels, two, change=_on_their_streams),
+        "streams_there_and_back": Case(_there_and_back, two, change=_on_their_streams),
+        "streams_two_branches": Case(_two_branches, two, change=_on_their_streams),
         "tensor_descriptors": Case(_double, (_square(),), strict=True),
     }
 

@@ -22,6 +22,7 @@ def _site(site: Site) -> Iterator[str]:
     place = [f"{site.function}:{site.line}"]
     place += [f"subgraph {site.subgraph}"] if site.subgraph else []
     place += [f"loops {site.loops}"] if site.loops else []
+    place += [f"stream {site.stream}"] if site.stream else []
     place += [f"op {site.op}"] if site.op else []
     place += [f"launches {' '.join(site.launches)}"] if site.launches else []
     yield "  " + ", ".join(place)

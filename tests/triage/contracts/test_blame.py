@@ -10,7 +10,7 @@ from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.triage.contracts.blame import Blame
+from aoti_debug.triage.contracts.contracts import Blame
 from aoti_debug.triage.contracts.layouts import Promised
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 

@@ -8,7 +8,7 @@ import pytest
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.triage.contracts.blame import consequence
+from aoti_debug.triage.contracts.contracts import consequence
 from aoti_debug.triage.contracts.layouts import Promised
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 

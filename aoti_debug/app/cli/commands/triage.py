@@ -36,13 +36,13 @@ from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results.finding_kinds import Infinities
 from aoti_debug.triage.results.ranks_finding import ranks_finding
-from aoti_debug.triage.session import triage
+from aoti_debug.triage.session import triage, triage_races
 from aoti_debug.views.report import report
 from aoti_debug.views.report.page import prepare
 
 _REPORT = "report"  # the step that follows the triage
 _OF_RANKS = ("model", "verbose", "opens", "as_json")
-_OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_timeout")
+_OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs", "build_timeout")
 
 
 @click.command("triage", cls=script_arguments.MayRunScript)
@@ -55,6 +55,11 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_t
 @options.model_name
 @options.calls
 @options.guards
+@click.option(
+    "--races",
+    is_flag=True,
+    help="Only look for races between streams, in the generated code: nothing is compiled or run.",
+)
 @click.option("--no-compare", is_flag=True, help="Do not compare every launch with what the program says.")
 @click.option(
     "--inf",
@@ -101,6 +106,7 @@ def command(
     name: str,
     calls: int,
     guards: bool,
+    races: bool,
     no_compare: bool,
     infinities: str,
     stall: float,
@@ -171,7 +177,7 @@ def command(
         if script is not None:
             finished = triage_script(script, chosen, PassedThrough(), progress, command=words)
         else:
-            finished = triage(chosen, progress, command=words)
+            finished = (triage_races if races else triage)(chosen, progress, command=words)
         progress.began(_REPORT)
         began = time.monotonic()
         page = report.write_triage(finished)

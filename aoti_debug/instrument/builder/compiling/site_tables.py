@@ -71,7 +71,8 @@ def _site(site: Site, device: str) -> str:
     synchronous = int(_is_synchronous(site, device))
     names = (site.provenance.modules, line_names(site.provenance))
     origins = ", ".join(c_literal("\n".join(texts)) for texts in names)
-    return f"{{{c_literal(site.kernel)}, {slots}, {len(site.args)}, {site.id}, {synchronous}, {grid}, {{}}, {origins}}}"
+    numbers = f"{len(site.args)}, {site.id}, {synchronous}, {grid}, {int(site.stream != 0)}"
+    return f"{{{c_literal(site.kernel)}, {slots}, {numbers}, {{}}, {origins}}}"
 
 
 def _is_synchronous(site: Site, device: str) -> bool:

@@ -1,13 +1,15 @@
-"""Finds the functions of a generated wrapper, and the declarations of their variables.
+"""Finds the functions of a generated wrapper, the declarations of their variables, and their streams.
 
-Of a variable it reads C type, aliases, and whether its tensor is initialised.
+Of a variable it reads C type, aliases, and whether its tensor is initialised. Streams have numbers, as the wrapper has
+them: 0 is the stream of the call, 1 and more are side streams (`stream1`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from enum import Enum
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
@@ -34,18 +36,51 @@ _INPUT = re.compile(r"\bauto (\w+) = std::move\(inputs\[")
 _TENSOR = re.compile(
     r"\bRAIIAtenTensorHandle (\w+)\b|\bauto (\w+) = (?:std::move|wrap_with_raii_handle|RAIIAtenTensorH)"
 )
-_STREAM_GUARD = re.compile(r"\bAOTI\w+StreamGuard stream_guard\(stream, this->device_idx_\);")
-_STREAM_CHANGE = re.compile(r"\b\w*[sS]tream_?[gG]uard\w*|\bstream\s*=(?!=)")
-_SIDE_GUARD = re.compile(r"\bstd::unique_ptr<AOTI\w+StreamGuard> _aoti_current_stream_guard;")
-_ENTER_SIDE = re.compile(
-    r"_aoti_current_stream_guard = std::make_unique<AOTI\w+StreamGuard>\((?P<stream>[^;]*), this->device_idx_\);"
-)
-_LEAVE_SIDE = re.compile(r"_aoti_current_stream_guard\.reset\(\);")
 _REASSIGNED = re.compile(r"^\s*(\w+) = std::move\(", re.MULTILINE)
 _EMPTY = re.compile(r"\baoti_torch_empty_strided(?:_pinned)?\([^;]*&(\w+)_handle\)")
 _MOVED = re.compile(r"\bauto (\w+) = std::move\((\w+)\);")
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _UNINITIALISED = re.compile(r"\baoti_torch_new_uninitialized_tensor\(&(\w+)_handle\)")
+_SIDE = r"_aoti_aux_stream_cache\.get\(\s*\d+\s*,\s*this->device_idx_\s*,\s*stream\s*\)"
+_EVENT = r"_aoti_event_cache\.get\(\s*(?P<event>\d+)\s*,\s*this->device_idx_\s*\)"
+STREAM = rf"(?:stream\d*|{_SIDE})"  # an expression of a stream
+_NUMBER = re.compile(r"stream(?P<name>\d*)|_aoti_aux_stream_cache\.get\(\s*(?P<slot>\d+)\b.*", re.DOTALL)
+_DECLARED = re.compile(r"\b\w+Stream_t stream(?P<name>\d+) = _aoti_aux_stream_cache\.get\(\s*(?P<slot>\d+)[^;]*;")
+
+_STREAM_GUARD = re.compile(r"\bAOTI\w+StreamGuard stream_guard\(stream, this->device_idx_\);")
+_STREAM_CHANGE = re.compile(r"\b\w*[sS]tream_?[gG]uard\w*|\bstream\d*\s*=(?!=)")
+_SIDE_GUARD = re.compile(r"\bstd::unique_ptr<AOTI\w+StreamGuard> _aoti_current_stream_guard;")
+_ENTER_SIDE = re.compile(
+    r"_aoti_current_stream_guard = std::make_unique<AOTI\w+StreamGuard>\((?P<stream>[^;]*), this->device_idx_\);"
+)
+_LEAVE_SIDE = re.compile(r"_aoti_current_stream_guard\.reset\(\);")
+
+
+class StreamAction(Enum):
+    """The effect of a statement on the order of streams."""
+
+    RECORD = "an event is recorded on a stream"
+    WAIT = "a stream waits for an event"
+    SYNCHRONIZE = "the host waits for an event"
+    SYNCHRONIZE_ALL = "the host waits for the device"
+    UNREAD = "it is not read"
+
+
+# What orders streams: whole statements, so that nothing else of them goes unread.
+_CHECKED = r"AOTI_RUNTIME_CUDA_CHECK\(\s*{call}\s*\)\s*;"
+_STEPS = {
+    StreamAction.RECORD: rf"cudaEventRecord\(\s*{_EVENT}\s*,\s*(?P<stream>{STREAM})\s*\)",
+    StreamAction.WAIT: rf"cudaStreamWaitEvent\(\s*(?P<stream>{STREAM})\s*,\s*{_EVENT}\s*,\s*0\s*\)",
+    StreamAction.SYNCHRONIZE: rf"cudaEventSynchronize\(\s*{_EVENT}\s*\)",
+}
+_KNOWN = tuple((action, re.compile(_CHECKED.format(call=call))) for action, call in _STEPS.items())
+_DEVICE_WIDE = re.compile(r"\w*CHECK\w*\(\s*(?:cuCtxSynchronize|cudaDeviceSynchronize)\(\s*\)\s*\)\s*;")
+# Names of functions that order streams, or of what they are given.
+_ANY_STEP = re.compile(
+    r"\b(?:cuda|hip)(?:Event|Stream|Device|Graph|Launch|Memcpy|Memset)[A-Z]\w*"
+    r"|\bcu(?:Event|Stream|Ctx)[A-Z]\w*|\b_aoti_event_cache\b|\baoti_torch_\w*(?:synchronize|record_stream)\w*"
+)
+_CONDITIONAL = re.compile(r"(?:\)|\]|\b(?:else|do|try|mutable|noexcept))\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -149,43 +184,6 @@ def variables(masked: str, body: Body) -> Variables:
     )
 
 
-@dataclass(frozen=True)
-class OtherStream:
-    """A part of a function in which operators of torch run on another stream than the call's: offsets into the text.
-
-    Attributes:
-        text: the expression of the stream, or what else may have changed it.
-        is_read: False if it is not known what changes: kernels that are given their stream may run on another, too.
-    """
-
-    start: int
-    end: int
-    text: str
-    is_read: bool = True
-
-
-def other_streams(masked: str, body: Body) -> tuple[OtherStream, ...]:
-    """Returns the parts of a function that leave the stream of the call, in order."""
-    own = [match.span() for match in _STREAM_GUARD.finditer(masked, body.opening, body.closing)][:1]
-    declared = [match.span() for match in _SIDE_GUARD.finditer(masked, body.opening, body.closing)][:1]
-    parts: list[OtherStream] = []
-    position = body.opening
-    while change := _STREAM_CHANGE.search(masked, position, body.closing):
-        known = next((end for start, end in (*own, *declared) if start <= change.start() < end), None)
-        left = _LEAVE_SIDE.match(masked, change.start())
-        entered = _ENTER_SIDE.match(masked, change.start()) if declared else None
-        following = _STREAM_CHANGE.search(masked, entered.end(), body.closing) if entered else None
-        if known is not None or left is not None:
-            position = known or (left.end() if left else 0)
-        elif entered and following:
-            parts.append(OtherStream(change.start(), following.start(), entered["stream"].strip()))
-            position = following.start()
-        else:
-            parts.append(OtherStream(change.start(), body.closing, change.group(), is_read=False))
-            break
-    return tuple(parts)
-
-
 def _first_uses(text: str, offset: int) -> Mapping[str, int]:
     """Where each tensor that is allocated and not filled is first used, also under the name that it is moved to."""
     empty = {m.group(1) for m in _EMPTY.finditer(text)}
@@ -202,3 +200,137 @@ def _first_uses(text: str, offset: int) -> Mapping[str, int]:
         if first_uses.get(source) == move.start(2) and target in second:
             first_uses[target] = second[target]
     return {name: offset + at for name, at in first_uses.items()}
+
+
+@dataclass(frozen=True)
+class OtherStream:
+    """A part of a function in which operators of torch run on another stream than the call's: offsets into the text.
+
+    Attributes:
+        text: the expression of the stream, or what else may have changed it.
+        number: of the stream; None if it is not known.
+        is_read: False if it is not known what changes: kernels that are given their stream may run on another, too.
+    """
+
+    start: int
+    end: int
+    text: str
+    number: int | None = None
+    is_read: bool = True
+
+
+@dataclass(frozen=True)
+class StreamStep:
+    """A statement that orders streams, or may order them.
+
+    Attributes:
+        offset: into the wrapper's text.
+        event: its number; -1 if it has none.
+        stream: the number of the stream that records or waits; -1 if there is none.
+        is_conditional: it stands in a branch, a loop or a lambda: it may run any number of times.
+    """
+
+    offset: int
+    action: StreamAction
+    text: str
+    event: int = -1
+    stream: int = -1
+    is_conditional: bool = False
+
+
+def number_of(expression: str, masked: str, body: Body) -> int | None:
+    """Returns the number of the stream that an expression names; None if it is not known.
+
+    `stream` is 0, `_aoti_aux_stream_cache.get(2, this->device_idx_, stream)` is 2, and so is `stream2` where it is
+    declared as that.
+    """
+    if not re.fullmatch(STREAM, expression.strip()):
+        return None
+    match = _NUMBER.fullmatch(expression.strip())
+    assert match is not None, "it is a stream"
+    if match["slot"] is not None:
+        return int(match["slot"])
+    if not match["name"]:
+        return 0
+    declared = [m for m in _DECLARED.finditer(masked, body.opening, body.closing) if m["name"] == match["name"]]
+    return int(declared[0]["slot"]) if len(declared) == 1 else None
+
+
+def expression_of(number: int, masked: str, body: Body, offset: int) -> str:
+    """Returns an expression of a side stream at an offset: the variable that holds it, else where it comes from."""
+    for match in _DECLARED.finditer(masked, body.opening, offset):
+        if int(match["slot"]) == number and number_of(f"stream{match['name']}", masked, body) == number:
+            return f"stream{match['name']}"
+    return f"_aoti_aux_stream_cache.get({number}, this->device_idx_, stream)"
+
+
+def other_streams(masked: str, body: Body) -> tuple[OtherStream, ...]:
+    """Returns the parts of a function that leave the stream of the call, in order."""
+    known = [match.span() for match in _STREAM_GUARD.finditer(masked, body.opening, body.closing)][:1]
+    declared = [match.span() for match in _SIDE_GUARD.finditer(masked, body.opening, body.closing)][:1]
+    known += [*declared, *(match.span() for match in _DECLARED.finditer(masked, body.opening, body.closing))]
+    blocks = conditional_blocks(masked, body)
+    parts: list[OtherStream] = []
+    position = body.opening
+    while change := _STREAM_CHANGE.search(masked, position, body.closing):
+        own = next((end for start, end in known if start <= change.start() < end), None)
+        steady = _always_runs(masked, change.start(), blocks)
+        left = _LEAVE_SIDE.match(masked, change.start()) if steady else None
+        entered = _ENTER_SIDE.match(masked, change.start()) if declared and steady else None
+        following = _STREAM_CHANGE.search(masked, entered.end(), body.closing) if entered else None
+        if own is not None or left is not None:
+            position = own or (left.end() if left else 0)
+        elif entered and following:
+            text = entered["stream"].strip()
+            parts.append(OtherStream(change.start(), following.start(), text, number_of(text, masked, body)))
+            position = following.start()
+        else:
+            parts.append(OtherStream(change.start(), body.closing, change.group(), is_read=False))
+            break
+    return tuple(parts)
+
+
+def steps(masked: str, body: Body) -> tuple[StreamStep, ...]:
+    """Returns the statements that order streams, in order, with those that may and are not read."""
+    blocks = conditional_blocks(masked, body)
+    found: list[StreamStep] = []
+    spans: list[tuple[int, int]] = []
+    for action, pattern in (*_KNOWN, (StreamAction.SYNCHRONIZE_ALL, _DEVICE_WIDE)):
+        for match in pattern.finditer(masked, body.opening, body.closing):
+            groups = match.groupdict()
+            stream = -1 if groups.get("stream") is None else number_of(groups["stream"], masked, body)
+            spans.append(match.span())
+            found.append(
+                StreamStep(
+                    match.start(),
+                    StreamAction.UNREAD if stream is None else action,
+                    " ".join(match.group().split()),
+                    int(groups.get("event") or -1),
+                    -1 if stream is None else stream,
+                    is_conditional=not _always_runs(masked, match.start(), blocks),
+                )
+            )
+    for match in _ANY_STEP.finditer(masked, body.opening, body.closing):
+        if not any(start <= match.start() < end for start, end in spans):
+            found.append(StreamStep(match.start(), StreamAction.UNREAD, match.group()))
+    return tuple(sorted(found, key=lambda step: step.offset))
+
+
+def conditional_blocks(masked: str, body: Body) -> tuple[tuple[int, int], ...]:
+    """Returns the spans of the branches, loops and lambdas of a function, those within others among them."""
+    return tuple(
+        (match.start(), lexer.closing_offset(masked, match.start()))
+        for match in re.compile(r"\{").finditer(masked, body.opening + 1, body.closing)
+        if _CONDITIONAL.search(masked, max(body.opening, match.start() - 200), match.start())
+    )
+
+
+def _always_runs(masked: str, offset: int, blocks: Sequence[tuple[int, int]]) -> bool:
+    """True if the statement that begins at an offset is no part of another one."""
+    before = masked[max(0, offset - 200) : offset].rstrip()
+    return not is_within(offset, blocks) and before[-1:] in (";", "{", "}")
+
+
+def is_within(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """True if an offset lies in one of the spans."""
+    return any(start < offset < end for start, end in spans)

@@ -8,6 +8,7 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Param, Prototype, n
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import STREAM
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import Arg, CType, Form, Kind, Role
@@ -54,7 +55,7 @@ def _slots(call: CallExpression, prototype: Prototype) -> tuple[Slot, ...]:
 def _slot(text: str, value: int, param: Param) -> Slot | None:
     if pointer := expressions.pointer(text):
         return _pointer(text, value, param, pointer)
-    if text == "stream" and (not param.ctype or param.ctype.endswith("Stream_t")):
+    if re.fullmatch(STREAM, text) and (not param.ctype or param.ctype.endswith("Stream_t")):
         return None
     ctype, inner = expressions.cast(text) or (param.ctype, text)
     if number_type(ctype) is CType.NONE or (param.ctype and number_type(param.ctype) is CType.NONE):

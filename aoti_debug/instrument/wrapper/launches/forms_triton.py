@@ -8,6 +8,7 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Param, number_type
 from aoti_debug.instrument.wrapper.callees.triton_functions import STREAM_TYPE, TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import STREAM
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import CType, Form, Kind, Role
@@ -16,7 +17,7 @@ _PREFIX = "call_"
 # What every call passes beside the arguments of its kernel: type of the parameter, and the expressions that are passed.
 _PLUMBING = {
     "device_idx_": (r"int32_t", r"this->device_idx_"),
-    "stream_": (STREAM_TYPE.pattern, r"stream"),
+    "stream_": (STREAM_TYPE.pattern, STREAM),
     "kernels_": (r"kernels_type_&", r"kernels"),
     "cubin_dir_": (r"const std::optional<std::string>&", r"this->cubin_dir_"),
 }

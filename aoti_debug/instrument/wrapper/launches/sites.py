@@ -14,7 +14,15 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import OtherStream, entry_points, other_streams, variables
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import (
+    STREAM,
+    Body,
+    OtherStream,
+    entry_points,
+    number_of,
+    other_streams,
+    variables,
+)
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.launch_traits import traits_of
@@ -104,7 +112,7 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
                 if call in others:
                     raise UnreadError(f"function {call.callee}")
                 parsed, reason = read(call, local), ""
-                _check_stream(call, parsed, streams)
+                stream = 0 if parsed is None else _stream(call, parsed.kind, streams, masked, body)
             except UnreadError as error:
                 parsed, reason = None, str(error)
             if parsed is None:
@@ -114,18 +122,30 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
                 continue
             args = _partial_outputs(slots.to_arguments(parsed.slots, bases), parsed.kind, written)
             args = _fresh(args, call, local.variables.first_uses)
-            recognised.append(SiteCall(_site(len(recognised), call, parsed, args), call))
+            recognised.append(SiteCall(_site(len(recognised), call, parsed, args, stream), call))
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(recognised), tuple(unrecognised), scans)
 
 
-def _check_stream(call: CallExpression, parsed: ParsedLaunch | None, streams: Sequence[OtherStream]) -> None:
-    """Raises UnreadError if a launch may run on another stream than the call's, which records would not follow."""
-    for other in streams:
-        if other.start < call.head.start < other.end:
-            takes_its_stream = parsed is not None and parsed.kind in (Kind.TRITON, Kind.CUTLASS)
-            if not (other.is_read and takes_its_stream):
-                raise UnreadError(f"stream {other.text}")
+def _stream(call: CallExpression, kind: Kind, streams: Sequence[OtherStream], masked: str, body: Body) -> int:
+    """The number of the stream that a launch runs on: the one that it is given, else that of the text around it.
+
+    Raises:
+        UnreadError: it is not known.
+    """
+    other = next((other for other in streams if other.start < call.head.start < other.end), None)
+    if other is not None and not other.is_read:
+        raise UnreadError(f"stream {other.text}")
+    given = [argument.text for argument in call.arguments if re.fullmatch(STREAM, argument.text)]
+    if kind in (Kind.TRITON, Kind.CUTLASS) and given:
+        number, text = number_of(given[0], masked, body), given[0]
+    elif kind is Kind.CPP or other is None:
+        return 0
+    else:
+        number, text = other.number, other.text
+    if number is None:
+        raise UnreadError(f"stream {text}")
+    return number
 
 
 def _is_device_work(argument: str, context: FunctionContext) -> bool:
@@ -135,7 +155,7 @@ def _is_device_work(argument: str, context: FunctionContext) -> bool:
     )
 
 
-def _site(number: int, call: CallExpression, parsed: ParsedLaunch, args: tuple[Arg, ...]) -> Site:
+def _site(number: int, call: CallExpression, parsed: ParsedLaunch, args: tuple[Arg, ...], stream: int) -> Site:
     return Site(
         id=number,
         kernel=parsed.kernel,
@@ -151,6 +171,7 @@ def _site(number: int, call: CallExpression, parsed: ParsedLaunch, args: tuple[A
         launches=parsed.launches,
         operands=parsed.operands,
         results=parsed.results,
+        stream=stream,
     )
 
 

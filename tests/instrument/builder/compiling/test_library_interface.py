@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.instrument.builder.compiling.wrapper_objects import split
+from aoti_debug.instrument.builder.compiling.compile_library import split
 
 HEAD = "#include <torch/csrc/inductor/aoti_runtime/interface.h>\n#define RETURN return 0;\n"
 HELPERS = "namespace {\nint helper() {\n  return 0;\n}\n} // namespace\n\n"

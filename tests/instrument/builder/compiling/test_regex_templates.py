@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.instrument.builder.compiling import wrapper_objects
+from aoti_debug.instrument.builder.compiling import compile_library
+from aoti_debug.instrument.builder.compiling.compile_library import DECLARATIONS, compile_templates
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
-from aoti_debug.instrument.builder.compiling.wrapper_objects import DECLARATIONS, compile_templates
 
 FLAGS = ("-O1", "-fPIC", "-std=c++17")
 SOURCE = """
@@ -73,5 +73,5 @@ def test_a_library_with_other_templates_does_without(
 def test_templates_that_the_object_does_not_define(
     tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wrapper_objects, "DEFINITIONS", "#include <regex>\n")
+    monkeypatch.setattr(compile_library, "DEFINITIONS", "#include <regex>\n")
     assert compile_templates(tools, FLAGS) is None

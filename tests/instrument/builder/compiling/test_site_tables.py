@@ -46,7 +46,12 @@ def test_a_model_without_launches_has_tables(tmp_path: Path) -> None:
 )
 def test_which_calls_wait_for_the_device(device: str, kind: Kind, callee: str, expected: int) -> None:
     text = sites_cpp(make_manifest(site("k", kind=kind, callee=callee), device=device))
-    assert f'    {{"k", nullptr, 0, 0, {expected}, 0, {{}}, ' in text
+    assert f'    {{"k", nullptr, 0, 0, {expected}, 0, 0, {{}}, ' in text
+
+
+def test_a_launch_on_a_side_stream() -> None:
+    text = sites_cpp(make_manifest(replace(site("k"), stream=2), device="cuda"))
+    assert '    {"k", nullptr, 0, 0, 0, 0, 1, {}, ' in text
 
 
 def test_modules_and_lines_are_lists_of_lines() -> None:
@@ -74,8 +79,8 @@ def test_a_triton_site_counts_once_its_grid_is_known() -> None:
     kernel = Kernel("k_0", "triton", "", "", id=0, params=(KernelParam("x", "CUdeviceptr", CType.ADDRESS),))
     launched = site("k_0", kind=Kind.TRITON, launches=("k_0",))
     text = sites_cpp(make_manifest(launched, site("on_cpu", kind=Kind.TRITON, id_=1), kernels=[kernel], device="cuda"))
-    assert '    {"k_0", nullptr, 0, 0, 0, 1, {}, ' in text
-    assert '    {"on_cpu", nullptr, 0, 1, 0, 0, {}, ' in text
+    assert '    {"k_0", nullptr, 0, 0, 0, 1, 0, {}, ' in text
+    assert '    {"on_cpu", nullptr, 0, 1, 0, 0, 0, {}, ' in text
     assert "const uint8_t types_0[] = {12};" in text
 
 

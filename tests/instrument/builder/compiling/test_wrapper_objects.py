@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.instrument.builder.compiling import wrapper_objects
+from aoti_debug.instrument.builder.compiling import compile_library
+from aoti_debug.instrument.builder.compiling.compile_library import compile_wrapper
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
-from aoti_debug.instrument.builder.compiling.wrapper_objects import compile_wrapper
 from tests.once import once
 from tests.paths import SMALL_LIBRARY
 
@@ -60,7 +60,7 @@ def test_a_library_whose_declarations_do_not_compile(tools: Toolchain, tmp_path:
 def test_a_library_whose_declarations_compile_and_whose_templates_do_not(
     tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: str
 ) -> None:
-    monkeypatch.setattr(wrapper_objects, "DEFINITIONS", "#include <no such header>\n")
+    monkeypatch.setattr(compile_library, "DEFINITIONS", "#include <no such header>\n")
     assert names(tools, tmp_path, headers) == ["wrapper.o"]
 
 

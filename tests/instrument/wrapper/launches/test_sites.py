@@ -55,13 +55,41 @@ def test_every_call_that_looks_like_a_launch_is_read_in_real_wrappers() -> None:
 
 
 @pytest.mark.parametrize("version", ["2.14.1", "2.15.0"])
-def test_an_operator_on_a_stream_of_the_model_is_not_recorded_as_one_of_the_call(version: str) -> None:
-    """The kernels around it are given the stream of the call; `record_event` and `wait_event` start nothing."""
+def test_operators_of_a_part_run_on_its_stream_and_kernels_on_the_one_they_are_given(
+    version: str,
+) -> None:
+    """`record_event` and `wait_event` start nothing."""
     found = texts.analysis(f"torch_{version}_streams")
-    (call,) = found.unrecognised
-    assert call.text.startswith("AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cuda_mm_out(")
-    assert call.reason == "stream _aoti_aux_stream_cache.get(1, this->device_idx_, stream)"
-    assert [s.kind for s in found.sites if s.kind is not Kind.CLONE] == [Kind.TRITON, Kind.TRITON]
+    assert not found.unrecognised
+    launches = [(s.kind, s.stream) for s in found.sites if s.kind is not Kind.CLONE]
+    assert launches == [(Kind.TRITON, 0), (Kind.SHIM_OUT, 1), (Kind.TRITON, 0)]
+
+
+@pytest.mark.parametrize("version", ["2.14.1", "2.15.0"])
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "make_unique<AOTICudaStreamGuard>(_aoti_aux_stream_cache.get(1,",
+            "make_unique<AOTICudaStreamGuard>(pick(1,",
+            "",
+        ),
+        ("    _aoti_current_stream_guard = std::make", "    if (x) _aoti_current_stream_guard = std::make", ""),
+        (
+            "\n    AtenTensorHandle buf0_handle;",
+            "\n    stream1 = stream; AtenTensorHandle buf0_handle;",
+            "stream stream1 =",
+        ),
+        ("device_idx_, stream, kernels", "device_idx_, stream4, kernels", "stream stream4"),
+    ],
+)
+def test_a_launch_on_a_stream_that_is_not_known_is_not_recorded(version: str, old: str, new: str, reason: str) -> None:
+    text = texts.text(f"torch_{version}_streams")
+    assert old in text
+    found = analyse(text.replace(old, new, 1), headers=[(texts.WRAPPERS / "shim.h.txt").read_text()])
+    reasons = [call.reason for call in found.unrecognised if "mm_out" in call.text or "relu" in call.text]
+    assert reasons
+    assert all(given.startswith(reason or "stream ") for given in reasons)
 
 
 @pytest.mark.parametrize(("version", "field"), [("2.14.1", "block_shape"), ("2.15.0", "kernel_shape")])

@@ -1,0 +1,146 @@
+"""Races between streams: launches that touch the same memory in no order. The text of the wrapper alone shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aoti_debug.base import wording
+from aoti_debug.package.manifest import Manifest, Race, Racer
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, Place
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
+from aoti_debug.triage.results.finding_kinds import RACE
+
+_HOST = -1  # as a stream
+_CALLER = -1  # as a site
+
+
+def findings(manifest: Manifest, run: RunDir | None = None) -> tuple[Finding, ...]:
+    """The races of a model that are beyond doubt, a finding each; those with a doubt are notes of the first.
+
+    Without any race but with notes there is one finding of kind CLEAN, or of kind INCOMPLETE where something could not
+    be decided. None if all launches run on one stream.
+
+    Args:
+        run: a run of the model, whose launches are named; without one their sites are.
+    """
+    order = manifest.stream_order
+    if order is None:
+        return ()
+    names = _Names(manifest, run)
+    certain = [race for race in order.races if not race.doubt]
+    notes = (*(names.doubtful(race) for race in order.races if race.doubt), *order.undecided)
+    if certain:
+        first, *others = (names.finding(race) for race in certain)
+        return (replace(first, warnings=notes), *others)
+    kind = INCOMPLETE if order.undecided else CLEAN
+    streams = wording.pluralize(len(order.streams) + 1, "stream")
+    sites = wording.pluralize(len(manifest.sites), "launch site")
+    return (Finding(kind, f"{sites} on {streams}: no race", warnings=notes),)
+
+
+class _Names:
+    """Names launches as a person knows them."""
+
+    def __init__(self, manifest: Manifest, run: RunDir | None) -> None:
+        self._manifest = manifest
+        self._launches: dict[int, str] = {}
+        for launch in () if run is None else run.launches:
+            self._launches.setdefault(launch.site.id, launch.id)
+
+    def _launch(self, racer: Racer) -> str:
+        """ "0.3", "site 4", "the caller"."""
+        if racer.site == _CALLER:
+            return "the caller"
+        return self._launches.get(racer.site) or f"site {racer.site}"
+
+    def _memory(self, race: Race) -> str:
+        """ "buf0, float32 (64, 64),", without dtype and sizes where they are not known."""
+        for promise in self._manifest.promises:
+            if promise.name == race.memory and promise.function == "run_impl":
+                return f"{race.memory}, {promise.dtype} ({', '.join(promise.sizes)}),"
+        return race.memory
+
+    def _does(self, racer: Racer, memory: str) -> str:
+        """ "0.3 triton_poi_fused_0 writes buf0 on stream 1"."""
+        kernel = "" if racer.site == _CALLER else f" {self._manifest.sites[racer.site].kernel}"
+        return f"{self._launch(racer)}{kernel} {racer.does} {memory} {_on(racer.stream)}"
+
+    def _where(self, racer: Racer) -> str:
+        """ "0.3, buf0: model.py:7 in forward: …", "0.3, buf0_view: line 190 of the generated wrapper"."""
+        site = self._manifest.sites[racer.site]
+        source = site.provenance.source
+        place = f"line {site.line} of the generated wrapper"
+        if source:
+            place = f"{source[0].place} in {source[0].function}: {source[0].text.strip()}"
+        return f"{self._launch(racer)}, {racer.argument}: {place}"
+
+    def _place(self, racer: Racer) -> Place:
+        site = self._manifest.sites[racer.site]
+        frame = site.provenance.source[0] if site.provenance.source else None
+        return Place(self._launches.get(racer.site, ""), site.kernel, site.op, "", racer.argument, None, frame)
+
+    def finding(self, race: Race) -> Finding:
+        """The finding of a race."""
+        first, second = race.first, race.second
+        names = self._launch(first), self._launch(second)
+        late = "read" if second.does == "reads" else "write"
+        instead = "before the other has written it" if late == "read" else "while the other still uses it"
+        return Finding(
+            RACE,
+            f"no event orders {names[0]} {_on(first.stream)} before {names[1]} {_on(second.stream)}: "
+            f"both use {race.memory}",
+            where=self._place(second),
+            evidence=(
+                f"{self._does(first, self._memory(race))}, {self._does(second, 'it')}; {race.missing}",
+                *(self._where(racer) for racer in (first, second)),
+            ),
+            possible=(f"{names[1]} may {late} {race.memory} {instead}",),
+            chain=(self._place(first), self._place(second)),
+        )
+
+    def doubtful(self, race: Race) -> str:
+        """A sentence about a race that may be none."""
+        both = f"{self._does(race.first, race.memory)}, {self._does(race.second, 'it')}"
+        return f"there may be a race: {both}; {race.missing}; {race.doubt}"
+
+
+def _on(stream: int) -> str:
+    return "on the host" if stream == _HOST else f"on stream {stream}"
+
+
+def statically(manifest: Manifest) -> Finding:
+    """The races that the text of a model's wrapper shows; of kind CLEAN if all launches run on one stream."""
+    found = findings(manifest)
+    if not found:
+        sites = wording.pluralize(len(manifest.sites), "launch site")
+        return Finding(CLEAN, f"{sites}, all on the stream of the call: no race")
+    return replace(found[0], also=found[1:])
+
+
+def also(finding: Finding, run: RunDir | None) -> Finding:
+    """A finding of another kind, with the races of the model beside it."""
+    if finding.kind == RACE or not finding.kind.is_fault or run is None:
+        return finding
+    races = (found for found in findings(run.manifest, run) if found.kind == RACE)
+    return replace(finding, also=(*finding.also, *races))
+
+
+def _look(investigation: Investigation) -> Suspicion | None:
+    """The races of the model; notes where there may be one."""
+    first = investigation.first
+    found = findings(first.run.manifest, first.run)
+    if not found:
+        return None
+    finding = replace(found[0], also=found[1:])
+    if not finding.kind.is_fault and not finding.warnings:
+        return None
+    return Suspicion(finding, first.diagnosed)
+
+
+def _confirm(_: Investigation, suspicion: Suspicion) -> Outcome:
+    """A replay of one launch alone has no race: there is nothing to confirm."""
+    return Outcome(suspicion.finding, suspicion.run)
+
+
+CHECK = Check(RACE, _look, _confirm)

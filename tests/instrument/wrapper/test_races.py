@@ -1,0 +1,173 @@
+"""Races between streams: each that is planted is found, with both launches; wrappers without one have none."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from aoti_debug.instrument.wrapper.model_variables import UNKNOWN, WHOLE, Elements, overlap
+from aoti_debug.package.manifest import Race
+from tests.instrument.wrapper import planted_races, texts
+from tests.instrument.wrapper.planted_races import NAMES, Planted, clean, order_of, races_of
+
+PLANTED = tuple(planted_races.planted())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_race(name: str) -> None:
+    order = order_of(clean(name))
+    assert order.streams in ((1,), (1, 2))
+    assert order.races == ()
+    assert order.undecided == ()
+
+
+@pytest.mark.parametrize("name", [name for name in texts.NAMES if "_streams" not in name])
+def test_a_wrapper_of_one_stream_has_no_order_of_streams(name: str) -> None:
+    assert texts.analysis(name).stream_order is None
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: f"{planted.wrapper}: no {planted.lacks}")
+def test_a_planted_race(planted: Planted) -> None:
+    assert races_of(planted.text) == planted.pairs
+
+
+@pytest.mark.parametrize("version", ["2.14.1", "2.15.0"])
+def test_torch_gives_kernels_of_a_side_stream_the_stream_of_the_call(version: str) -> None:
+    """The example of its golden wrapper: relu runs on stream 0, and the product of its result on stream 1."""
+    assert races_of(texts.text(f"torch_{version}_streams")) == {
+        ("triton_poi_fused_relu_0", "aoti_torch_cuda_mm_out", "buf0")
+    }
+
+
+def test_kernels_between_two_products_of_a_side_stream() -> None:
+    assert races_of(planted_races.as_generated("side_kernels")) == {
+        ("aoti_torch_cuda_mm_out", "triton_poi_fused_add_tanh_1", "buf5"),
+        ("triton_poi_fused_add_tanh_1", "aoti_torch_cuda_mm_out", "buf6"),
+    }
+
+
+def test_inductor_reuses_a_buffer_that_a_side_stream_still_reads() -> None:
+    assert races_of(planted_races.as_generated("fork_join")) == {
+        ("aoti_torch_cuda_mm_out", "triton_poi_fused_add_sin_1", "buf0")
+    }
+
+
+def only_race(text: str) -> Race:
+    (race,) = order_of(text).races
+    return race
+
+
+def without(name: str, old: str, new: str = "") -> str:
+    text = clean(name)
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+WAIT = "AOTI_RUNTIME_CUDA_CHECK(cudaStreamWaitEvent(stream, _aoti_event_cache.get(3, this->device_idx_), 0));"
+RECORD = (
+    "AOTI_RUNTIME_CUDA_CHECK(cudaEventRecord(_aoti_event_cache.get(3, this->device_idx_), "
+    "_aoti_aux_stream_cache.get(1, this->device_idx_, stream)));"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "missing"),
+    [
+        (RECORD, "", "no event is recorded on stream 1 between them"),
+        (WAIT, "", "event 3 is recorded on stream 1 between them, and nothing waits for it between them"),
+        (
+            WAIT,
+            WAIT.replace("(stream,", "(_aoti_aux_stream_cache.get(2, this->device_idx_, stream),"),
+            "event 3 is recorded on stream 1 between them, and only stream 2 waits for it",
+        ),
+    ],
+)
+def test_what_is_missing(old: str, new: str, missing: str) -> None:
+    race = only_race(without("fork_join", old, new))
+    assert race.missing == missing
+    assert (race.first.stream, race.first.does, race.second.stream, race.second.does) == (1, "writes", 0, "reads")
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        "AOTI_RUNTIME_CUDA_CHECK(cudaEventSynchronize(_aoti_event_cache.get(3, this->device_idx_)));",
+        "CUDA_DRIVER_CHECK(cuCtxSynchronize());",
+    ],
+)
+def test_the_host_waits(instead: str) -> None:
+    assert order_of(without("fork_join", WAIT, instead)).races == ()
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        f"if (some) {{ {WAIT} }}",
+        f"if (some) {WAIT}",
+        "AOTI_RUNTIME_CUDA_CHECK(cudaStreamSynchronize(elsewhere));",
+    ],
+)
+def test_what_may_wait_leaves_a_doubt(instead: str) -> None:
+    race = only_race(without("fork_join", WAIT, instead))
+    assert race.doubt == "an operator that may wait, a branch, or what is not read may order them"
+
+
+def test_what_is_not_read_is_said() -> None:
+    order = order_of(without("fork_join", WAIT, f"{WAIT} AOTI_RUNTIME_CUDA_CHECK(cudaStreamSynchronize(elsewhere));"))
+    assert order.races == ()
+    assert order.undecided == ("cudaStreamSynchronize is not read: it may order streams",)
+
+
+def test_a_wait_before_the_record_orders_nothing() -> None:
+    order = order_of(without("fork_join", RECORD))
+    assert order.undecided == ("event 3 is waited for before this call has recorded it, which orders nothing in it",)
+
+
+def test_a_launch_in_a_branch_is_no_certain_race() -> None:
+    launch = "    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cuda_mm_out(buf5, buf0, arg1_1));"
+    text = without("fork_join", WAIT).replace(launch, f"    if (some) {{\n{launch}\n    }}")
+    assert {race.doubt for race in order_of(text).races} == {"one of them runs only in a branch or a loop"}
+
+
+def test_the_roles_of_a_kernel_that_are_not_known() -> None:
+    """Whether the kernel writes the buffer that the product reads: nothing says."""
+    text = planted_races.as_generated("fork_join").replace(
+        "triton_heuristics.pointwise(", "triton_heuristics.user_autotune("
+    )
+    races = [race for race in order_of(text).races if race.memory == "buf0"]
+    assert [(race.second.does, race.doubt) for race in races] == [
+        ("may write", "it is not known whether it is written")
+    ]
+
+
+def test_an_output_stays_behind_on_a_side_stream() -> None:
+    text = clean("fork_join").replace("output_handles[0] = buf13.release();", "output_handles[0] = buf5.release();")
+    text = text.replace(WAIT, "")
+    races = {(race.second.site, race.memory): race for race in order_of(text).races if race.doubt}
+    race = races[-1, "buf5"]
+    assert race.missing == "stream 0 does not wait for stream 1 after it"
+    assert race.doubt == "the caller may use it on stream 0 before it is written"
+
+
+def test_an_input_that_a_side_stream_reads_at_once() -> None:
+    wait = next(line for line in clean("fork_join").splitlines() if "cudaStreamWaitEvent(_aoti_aux" in line)
+    doubtful = [race for race in order_of(without("fork_join", wait.strip())).races if race.first.site == -1]
+    assert [(race.memory, race.missing) for race in doubtful] == [
+        ("arg1_1", "stream 1 waits for nothing of stream 0 before it")
+    ]
+
+
+def test_overlapping_elements() -> None:
+    """Compared with the elements one by one."""
+    shapes = [((), ()), ((4,), (1,)), ((4,), (2,)), ((2, 3), (6, 1)), ((2, 3), (6, 2)), ((0, 3), (1, 1))]
+    parts = [Elements(begin, sizes, strides) for begin in range(6) for sizes, strides in shapes]
+    for one, other in product(parts, parts):
+        if WHOLE in (one, other):
+            continue
+        assert overlap(one, other) is bool({*one.elements()} & {*other.elements()})
+    assert overlap(WHOLE, parts[1]) is True
+    assert overlap(WHOLE, UNKNOWN) is None
+    assert overlap(parts[1], UNKNOWN) is None
+    large = Elements(0, (1 << 20,), (2,))
+    assert overlap(large, Elements(1, (1 << 20,), (2,))) is None

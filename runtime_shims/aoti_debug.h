@@ -164,6 +164,9 @@ typedef int32_t (*AotiDebugInspector)(const AotiDebugInspection* inspection);
 // aoti_debug_end_run.
 uint32_t aoti_debug_level(void) AOTI_DEBUG_HIDDEN;
 
+// The same at the beginning of a call: first come the settings of somebody who has attached to the process.
+uint32_t aoti_debug_level_of_call(uint32_t kind) AOTI_DEBUG_HIDDEN;
+
 // A container of models was made (1) or deleted (-1). The run ends with the last one.
 void aoti_debug_containers(int32_t change) AOTI_DEBUG_HIDDEN;
 
@@ -390,7 +393,7 @@ inline __attribute__((always_inline)) auto allocate(uint32_t allocation, const c
 class Call {
  public:
   Call(uint32_t kind, const void* model, void* stream)
-      : active_(aoti_debug_level() != 0), exceptions_(std::uncaught_exceptions()) {
+      : active_(aoti_debug_level_of_call(kind) != 0), exceptions_(std::uncaught_exceptions()) {
     if (active_) aoti_debug_call_begin(&call_, kind, model, stream);
   }
   ~Call() {

@@ -28,6 +28,7 @@
 #include "machine/parallel.h"
 #include "print/print_operator.h"
 #include "run/configuration.h"
+#include "run/control.h"
 #include "run/run.h"
 #include "run/thread_state.h"
 
@@ -73,6 +74,13 @@ void on_fork() {
   use_one_thread();
   forget_prints();
   forget_crashes();
+  control.forget();
+}
+
+// Handlers that on_fork is one of, once in a process. g_mutex is held.
+void watch_forks() {
+  static const bool watched = pthread_atfork(nullptr, nullptr, on_fork) == 0;
+  static_cast<void>(watched);
 }
 
 // Runs `work`; an exception ends the recording, not the model.
@@ -110,8 +118,8 @@ void finish_run() {
 }
 
 // Ends the run, if there is one and no thread is within a call; false where one is. A later call begins another run.
-bool end_run() {
-  const std::lock_guard<std::mutex> lock(g_mutex);
+// g_mutex is held.
+bool end_run_locked() {
   const Run* run = g_run.load();
   if (g_over || (run != nullptr && run->active_calls.load() != 0)) return false;
   if (run == nullptr) return true;
@@ -121,16 +129,19 @@ bool end_run() {
   return true;
 }
 
+bool end_run() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  return end_run_locked();
+}
+
 // Ends the run when the library is unloaded or the process exits. Made after what it needs, so it goes before that.
 struct RunEnder {
   ~RunEnder() { finish_run(); }
 };
 
-uint32_t read_level() {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  uint32_t level = g_level.load();
-  if (level != kLevelUnread) return level;
-  level = 0;
+// The level that the settings name, which is in force from now on. g_mutex is held.
+uint32_t read_level_locked() {
+  uint32_t level = 0;
   try {
     const Config config = load_config(aoti_debug_package);
     level = config.level;
@@ -140,22 +151,46 @@ uint32_t read_level() {
     LiveText().write_failure("nothing is recorded", error);
   }
   g_level.store(level);
+  control.set_level(level);
   return level;
+}
+
+uint32_t read_level() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  const uint32_t level = g_level.load();
+  return level != kLevelUnread ? level : read_level_locked();
+}
+
+// Makes the control page, or puts the settings in force that it brings, if no call is running.
+void look_at_control() {
+  drain_prints();
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  if (g_over) return;
+  control.open();
+  watch_forks();
+  if (!control.has_request()) return;
+  const Run* run = g_run.load();
+  if (run != nullptr && run->captured.load()) return control.delay(DELAY_CAPTURED);
+  if (!end_run_locked()) return control.delay(DELAY_CALLS);
+  control.accept();
+  read_level_locked();
 }
 
 Run* start_run() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (Run* run = g_run.load(); run != nullptr || g_over) return run;
+  if (g_level.load() == 0) return nullptr;  // since the caller has looked
   static RunEnder ender;
   static_cast<void>(ender);
   if (!g_thread_key_made) {
     g_thread_key_made = pthread_key_create(&g_thread_key, on_thread_end) == 0;
-    pthread_atfork(nullptr, nullptr, on_fork);
   }
+  watch_forks();
   auto run = std::make_unique<Run>(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
   run->start();
   if (!run->is_useful()) g_level.store(0);
   if (run->config.backtrace && run->is_useful()) catch_crashes(run->directory.path());
+  control.begin_run(run->journal.is_open() ? run->directory.path() : "");
   g_run.store(run.get());
   return run.release();
 }
@@ -232,6 +267,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
   call->call = run->calls[call->kind].fetch_add(1);
   const bool capturing = call->capturing = run->has_device && device::is_capturing(stream);
+  if (capturing) run->captured.store(true);
   if (run->has_device) begin_breadcrumbs(*call);
   call->level = level_of(*call);
   call->summarised = wants_summaries(*call);
@@ -311,6 +347,7 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   launch->grid_seen = false;
   launch->substitution = call.substituting ? run->substitutions->find(call.id(launch->launch)) : nullptr;
   call.innermost = launch;
+  control.count_launch(launch->sequence, site->id);
   launch->begin_ns = run->journal.now_ns();
   const uint32_t n_recorded = record_launch_begin(*launch, values, n_values);
   if (call.flight) record_flight(*launch, values, n_values);
@@ -397,6 +434,12 @@ uint32_t aoti_debug_level(void) {
   return __builtin_expect(level == kLevelUnread, 0) ? read_level() : level;
 }
 
+uint32_t aoti_debug_level_of_call(uint32_t kind) {
+  if (__builtin_expect(!control.is_tried() || control.has_request(), 0)) guarded([] { look_at_control(); });
+  if (kind == AOTI_DEBUG_CALL_MODEL) control.count_call();
+  return aoti_debug_level();
+}
+
 void aoti_debug_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, void* stream) {
   call->opaque[0] = 0;
   guarded([&] { begin_call(call, kind, model, stream); });
@@ -469,9 +512,12 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
 }
 
 void aoti_debug_containers(int32_t change) {
+  if (change > 0 && !control.is_tried()) guarded([] { look_at_control(); });
   if (g_containers.fetch_add(change) + change != 0) return;
   guarded([] { drain_prints(); });
   guarded([] { end_run(); });  // a library whose models are gone may stay loaded
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  if (g_containers.load() == 0) control.close();
 }
 
 uint32_t aoti_debug_end_run(void) {

@@ -196,7 +196,7 @@ constexpr AotiDebugHooks kHooks{enter, leave};
 const AotiDebugHooks* aoti_debug_interposer_hooks(void) { return &aoti_debug::kHooks; }
 
 void aoti_debug_interposer_begin(void* stream) {
-  if (aoti_debug_level() == 0) return;
+  if (aoti_debug_level_of_call(AOTI_DEBUG_CALL_MODEL) == 0) return;
   aoti_debug_call_begin(&aoti_debug::t_call, AOTI_DEBUG_CALL_MODEL, &aoti_debug::kHooks, stream);
   aoti_debug::t_in_call = true;
 }

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "control.h"
 #include "unknown_variables.h"
 
 namespace aoti_debug {
@@ -19,7 +20,7 @@ namespace {
 
 // The value of a variable; nullptr where it is absent or empty.
 const char* variable(const char* name) {
-  const char* value = getenv(name);
+  const char* value = setting(name);
   return value != nullptr && value[0] != '\0' ? value : nullptr;
 }
 
@@ -303,7 +304,7 @@ Config load_config(const AotiDebugPackage& package) {
   loader.level(
       variable("AOTI_DEBUG_LEVEL") != nullptr ? "AOTI_DEBUG_LEVEL" : "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER",
       package.level);
-  if (const char* patterns = getenv("AOTI_DEBUG_FILTER")) {
+  if (const char* patterns = setting("AOTI_DEBUG_FILTER")) {
     config.filter = Filter::patterns(patterns);
   } else if (const char* names = variable("AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT")) {
     config.filter = Filter::names(names);
@@ -311,9 +312,9 @@ Config load_config(const AotiDebugPackage& package) {
     config.filter = Filter::patterns(package.filter);
   }
   const auto or_empty = [](const char* text) { return text == nullptr ? "" : text; };
-  const char* modules = getenv("AOTI_DEBUG_MODULE");
+  const char* modules = setting("AOTI_DEBUG_MODULE");
   config.modules = Filter::patterns(or_empty(modules != nullptr ? modules : package.module_filter));
-  const char* lines = getenv("AOTI_DEBUG_LINE");
+  const char* lines = setting("AOTI_DEBUG_LINE");
   config.lines = Filter::patterns(or_empty(lines != nullptr ? lines : package.line_filter));
   if (const char* base = variable("AOTI_DEBUG_DIR")) config.base_directory = base;
   if (const char* home = variable("AOTI_DEBUG_HOME")) config.home = home;

@@ -1,4 +1,4 @@
-// What the environment asks for. It is read here and nowhere else, once per process.
+// What the environment, or somebody who has attached, asks for. It is read here and nowhere else, once per run.
 #pragma once
 
 #include <cstdint>

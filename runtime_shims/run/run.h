@@ -123,8 +123,9 @@ class Run {
   Notices notices;
   std::once_flag crumbs_tried;
   std::once_flag flight_tried;
-  std::atomic<bool> faulted{false};  // a fault was recorded
-  std::atomic<uint32_t> damages{0};  // to guards, recorded or not
+  std::atomic<bool> captured{false};  // a CUDA graph holds calls of it
+  std::atomic<bool> faulted{false};   // a fault was recorded
+  std::atomic<uint32_t> damages{0};   // to guards, recorded or not
 
  private:
   void start_watchpoints();

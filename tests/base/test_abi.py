@@ -12,16 +12,19 @@ import pytest
 
 from aoti_debug.base import abi, dtypes
 from aoti_debug.package import manifest
+from aoti_debug.runs.run import running_process
 from aoti_debug.runs.rundir import flight_recorder, summaries
 from aoti_debug.runs.rundir.threads_json import CallState
 from tests.paths import ROOT
 
 SHIMS = ROOT / "runtime_shims"
-FORMATS = tuple(f"formats/{name}.h" for name in ("journal_format", "flight_recorder_format", "summaries_format"))
+FORMATS = tuple(
+    f"formats/{name}.h" for name in ("journal_format", "flight_recorder_format", "summaries_format", "control_format")
+)
 HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", *FORMATS))
 CODE = re.sub(r"//[^\n]*", "", HEADERS)
 
-STRUCTS = (*abi.STRUCTS, *flight_recorder.STRUCTS, *summaries.STRUCTS)
+STRUCTS = (*abi.STRUCTS, *flight_recorder.STRUCTS, *summaries.STRUCTS, *running_process.STRUCTS)
 
 ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugForm": ("AOTI_DEBUG_", manifest.Form),
@@ -41,6 +44,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "WatchStatistic": ("WATCH_", abi.WatchStatistic),
     "WatchAction": ("WATCH_", abi.WatchAction),
     "NoteCode": ("NOTE_", abi.NoteCode),
+    "ControlDelay": ("DELAY_", running_process.ControlDelay),
     "FlightStatus": ("FLIGHT_", flight_recorder.FlightStatus),
 }
 

@@ -52,6 +52,8 @@ static void print(const AotiDebugSite& site, const AotiDebugValue* values, bool 
 
 extern "C" {
 uint32_t aoti_debug_level(void) { return level; }
+
+uint32_t aoti_debug_level_of_call(uint32_t) { return level; }
 const char* aoti_debug_stopped(void) { return nullptr; }
 void aoti_debug_call_begin(AotiDebugCall*, uint32_t kind, const void* model, void* stream) {
   std::printf("call %u model %d stream %d\n", kind, model != nullptr, stream != nullptr);

@@ -86,6 +86,7 @@ EXPORT AotiDebugKernel* h_kernels() { return g_kernels; }
 EXPORT char* h_filter() { return g_filter; }
 
 EXPORT uint32_t h_level() { return aoti_debug_level(); }
+EXPORT uint32_t h_level_of_call(uint32_t kind) { return aoti_debug_level_of_call(kind); }
 EXPORT void h_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, void* stream) {
   aoti_debug_call_begin(call, kind, model, stream);
 }

@@ -35,6 +35,8 @@ VERBS = {
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
     "exec": "Run an unmodified script and record the packages that it loads.",
+    "attach": "Change what a running process records, without a restart.",
+    "top": "Show what the packages of a running process do: rates, newest launch, first NaN.",
     "show": "Show what a run recorded: all launches, or one in full.",
     "memory": "Show the peak of a model's memory, and which buffers make it.",
     "profile": "Show where the time goes, launch by launch, and how close each is to the machine's limits.",

@@ -13,7 +13,21 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.app.cli.commands import build, bundle, clean, doctor, exec, guide, replay, report, repro, run, ui
+from aoti_debug.app.cli.commands import (
+    attach,
+    build,
+    bundle,
+    clean,
+    doctor,
+    exec,
+    guide,
+    replay,
+    report,
+    repro,
+    run,
+    top,
+    ui,
+)
 from aoti_debug.app.cli.commands import list as list_command
 from aoti_debug.app.cli.live_output import TimedPhase, step_lines, timing_lines
 from aoti_debug.app.execute.execute import ExecutedScript
@@ -55,6 +69,7 @@ from aoti_debug.views.results.made_results import MadeResult
 from aoti_debug.views.summaries.table import table_lines
 from tests.app.cli.commands.test_build import ADDMM, RELU, summary
 from tests.app.cli.commands.test_doctor import BROKEN, CHECKS
+from tests.app.cli.commands.test_top import state
 from tests.compare.bisect.test_text import RIGHT, WRONG
 from tests.compare.bisect.test_text import found as bisection
 from tests.compare.chains import chain
@@ -179,6 +194,19 @@ def _exec(columns: int) -> list[str]:
     return [*exec.outcome_lines(executed, columns), "", *exec.outcome_lines(ExecutedScript(0), columns)]
 
 
+def _attach(columns: int) -> list[str]:
+    recording, waiting = (state(run_directory=Path("/srv/aoti-debug/runs/20261120-231501-4711")), state(requested=1))
+    return attach.attached_lines(4711, (state(level=0), state(level=0)), (recording, waiting), columns)
+
+
+def _top(columns: int) -> list[str]:
+    run = _made(level_2)
+    before = state(run_directory=run.path)
+    after = state(run_directory=run.path, calls=90, launches=len(run.launches), last_site=1)
+    lines = top.WatchedPackage().lines(top.Interval(before, after, 1.0, 394_000_000), columns)
+    return [f"08:58:06{lines[0][8:]}", *lines[1:]]
+
+
 def _list(columns: int) -> list[str]:
     run = _made(blocks.recorded).path
     made = [MadeResult(ResultKind.RUNS, f"runs/{run.name}", run, 1e9)]
@@ -265,6 +293,8 @@ OUTPUTS: dict[str, Callable[[int], Iterable[str]]] = {
     "build": _build,
     "run": _run,
     "exec": _exec,
+    "attach": _attach,
+    "top": _top,
     "show": _show,
     "show-ranks": _ranks,
     "list": _list,

@@ -64,11 +64,14 @@ subprocess.run([sys.executable, "loads.py"], check=True)
 """
 
 CRASHES = """
+import os
 import torch
 from tests import faulty_ops
 x = torch.linspace(-1, 1, 8).reshape(2, 4)
-program = torch.export.export(faulty_ops.Model().eval(), (x,))
-faulty = torch._inductor.aoti_compile_and_package(program, package_path="faulty.pt2")
+faulty = "faulty.pt2"
+if not os.path.exists(faulty):
+    program = torch.export.export(faulty_ops.Model().eval(), (x,))
+    faulty = torch._inductor.aoti_compile_and_package(program, package_path=faulty)
 healthy = torch._inductor.aoti_load_package("model.pt2")
 model = torch._inductor.aoti_load_package(faulty)
 healthy(torch.ones(4, 8))

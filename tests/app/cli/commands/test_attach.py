@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.app.cli import main
+from aoti_debug.runs.run import running_process
+from aoti_debug.runs.rundir.run_directory import RunDir
+from tests import control_page
+from tests.runs.show.recorded import level_2
+
+PID = str(os.getpid())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return level_2(tmp_path / "runs")
+
+
+def test_a_level_and_a_filter(run: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--level", "2", "--filter", "cpp_*", "--watch", "*: nan", "--flight", "4", "--out", str(tmp_path)]
+    with control_page.page() as runtime, runtime.called(level=2, run_directory=os.fsencode(run.path)):
+        assert main.run(["attach", PID, *asked]) == 0
+        settings = control_page.words(runtime.settings())
+    assert settings == [
+        f"DIR={tmp_path}",
+        *("FILTER=cpp_*", "FLIGHT=4", "LEVEL=2", "PRINT=none", "RUN=", "WATCH=*: nan"),
+    ]
+    assert capsys.readouterr().out.splitlines() == [
+        f"encoder in process {PID}: level 0 until now, 2 from now on",
+        f"  recording in {run.path}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "level", "settings"),
+    [
+        ((), 0, ["LEVEL=3", "PRINT=none", "RUN="]),
+        ((), 2, ["LEVEL=2", "PRINT=none", "RUN="]),
+        (("--print",), 2, ["LEVEL=2", "RUN="]),
+        (("--level", "hash"), 2, ["LEVEL=hash", "PRINT=none", "RUN="]),
+        (("--level", "0"), 2, ["LEVEL=0", "PRINT=none", "RUN="]),
+        (("--reset",), 2, []),
+    ],
+)
+def test_the_level_in_force_is_kept(words: tuple[str, ...], level: int, settings: list[str]) -> None:
+    with control_page.page(level=level) as runtime, runtime.called(level=0):
+        assert main.run(["attach", PID, *words]) == 0
+        assert control_page.words(runtime.settings()) == settings
+
+
+def test_a_pattern_that_matches_nothing(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    with control_page.page() as runtime, runtime.called(level=3, run_directory=os.fsencode(run.path)):
+        assert main.run(["attach", PID, "--filter", "nope*"]) == 0
+    assert "warning: no kernel matches nope*" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("delay", "message"),
+    [
+        (0, "no call of the model has begun: the settings come into force when the next one begins"),
+        (1, "its calls overlap: the settings come into force when a call begins while no other is running"),
+        (2, "a CUDA graph holds calls of its run, so that the run cannot end: nothing changes"),
+    ],
+)
+def test_settings_that_are_not_in_force(delay: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with control_page.page(delay=delay):
+        assert main.run(["attach", PID, "--wait", "0.05"]) == 5
+    output = capsys.readouterr()
+    assert output.out == f"encoder in process {PID}: still level 0\n"
+    assert output.err == f"error: process {PID}: {message}\nhint: aoti-debug top {PID}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ((PID, "--reset", "--level", "3"), 2, "--reset takes no other setting"),
+        ((PID, "--on-hit", "stop"), 2, "--on-hit needs --watch"),
+        ((PID, "--watch", "x: what"), 2, "what"),
+        ((PID, "--filter", "x" * 2100), 2, "2031 are possible"),
+        ((str(2**22 + 1),), 5, "there is no process 4194305"),
+    ],
+)
+def test_wrong_usage(words: tuple[str, ...], code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with control_page.page() as runtime:
+        assert main.run(["attach", *words]) == code
+        assert runtime.get("requested") == 0
+    assert message in capsys.readouterr().err
+
+
+def test_a_process_without_packages_or_with_those_of_another_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["attach", str(os.getppid())]) == 5
+    assert "has loaded no instrumented package" in capsys.readouterr().err
+    with control_page.page(version=running_process.VERSION + 1):
+        assert main.run(["attach", PID]) == 5
+    assert "build the package again" in capsys.readouterr().err

@@ -185,6 +185,20 @@ EXPORT int h_run_model(AtenTensorHandle input, int fault) {
   }
 }
 
+// A call whose second launch runs on another stream, written as generated code writes it.
+EXPORT int h_run_streams(AtenTensorHandle input, void* stream, void* side) {
+  aoti_debug::Call call(AOTI_DEBUG_CALL_MODEL, &g_sites, stream);
+  int launched = 0;
+  const auto kernel = [&launched](AtenTensorHandle, int64_t) -> AOTITorchError { return ++launched, 0; };
+  const auto through = [&](auto&&... x) -> decltype(auto) {
+    return kernel(aoti_debug::unwrap(std::forward<decltype(x)>(x))...);
+  };
+  aoti_debug::launch(g_sites[0], through, input, int64_t{4});
+  aoti_debug::launch_on(side, g_sites[1], through, input, int64_t{4});
+  aoti_debug::launch(g_sites[0], through, input, int64_t{4});
+  return launched;
+}
+
 namespace {
 
 aoti_debug::device::TensorView view_of(const void* data, int32_t dtype, uint32_t ndim, const int64_t* sizes,

@@ -72,6 +72,15 @@ def test_each_stream_has_breadcrumbs_of_its_own(start: Start, journal: Callable[
     assert [(crumb.stream, crumb.completed) for crumb in found.crumbs] == [(MAIN, 3), (SIDE, 5), (OTHER, 4)]
 
 
+@pytest.mark.parametrize("level", [0, 3])
+def test_launches_as_generated_code_writes_them(start: Start, level: int) -> None:
+    runtime = start(LEVEL=level, CRUMB_EVERY=1)
+    handle = marked(runtime)
+    assert runtime.lib.h_run_streams(handle.pointer, ctypes.c_void_p(MAIN), ctypes.c_void_p(SIDE)) == 3
+    crumbs = [f"{stream}:crumb" for stream in (MAIN, SIDE, MAIN)]
+    assert order(runtime) == (crumbs if level else [])
+
+
 def test_the_last_launch_of_each_stream_has_a_breadcrumb(start: Start, run: Path) -> None:
     runtime = start(LEVEL=3, CRUMB_EVERY=100)
     handle = marked(runtime)

@@ -35,6 +35,7 @@ _COLOURS = {  # by the first words of a line, the longer ones first; each kind o
     "HANG": "magenta",
     "FAULT": "red",
     "OVERRUN": "bright_blue",
+    "RACE": "bright_white",
     "UNINITIALISED": "blue",
     "NOT FINITE": "bright_yellow",
     "WRONG": "cyan",

@@ -191,7 +191,8 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
     if measured := replay_fact(launch):
         facts.append(("measured", measured))
     if run.manifest.device != "cpu":
-        facts.append(("stream", f"slot {launch.stream_slot}, sequence {launch.sequence}"))
+        number = f"{site.stream}, " if run.manifest.stream_order is not None else ""
+        facts.append(("stream", f"{number}slot {launch.stream_slot}, sequence {launch.sequence}"))
     return [line for label, fact in facts for line in _labelled(label, fact, width)]
 
 

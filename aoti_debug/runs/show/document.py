@@ -173,6 +173,7 @@ def _launch(run: RunDir, launch: Launch, shared: _SiteDocument, measurer: Measur
         "subgraph": site.subgraph or None,
         "loops": list(launch.loops),
         "thread": launch.thread,
+        "stream": site.stream,
         "stream_slot": launch.stream_slot,
         "sequence": launch.sequence,
         "begin_ns": launch.begin_ns,

@@ -31,6 +31,7 @@ _BY_KIND: dict[str, tuple[ScriptCheck, ...]] = {
     "fault": (ScriptCheck.ENDS,),
     "hang": (ScriptCheck.ENDS,),
     "contract": (ScriptCheck.PROMISED, ScriptCheck.ENDS, ScriptCheck.SAME),
+    "race": (ScriptCheck.SAME,),
     "overrun": (ScriptCheck.ENDS, ScriptCheck.SAME),
     "uninitialised": (ScriptCheck.SAME,),
 }

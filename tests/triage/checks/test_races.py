@@ -1,0 +1,168 @@
+"""Findings of races between streams, from wrappers that torch has generated; nothing is compiled or run here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.app.cli import main
+from aoti_debug.package import manifest as manifests
+from aoti_debug.package.manifest import Certainty, CType, Manifest, ModelLine, Promise, Provenance
+from aoti_debug.package.recording.values import Number
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, Finding
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
+from aoti_debug.triage.checks import races
+from aoti_debug.triage.results.finding_kinds import RACE
+from tests import archives, factories, schema
+from tests.instrument.wrapper import planted_races, texts
+
+X = factories.tensor(4)
+BOTH = "triton_poi_fused_relu_0", "aoti_torch_cuda_mm_out"
+
+
+def described(text: str) -> Manifest:
+    """The manifest of a wrapper; each launch has a model line."""
+    analysis = planted_races.analysed(text)
+    sites = tuple(
+        replace(site, provenance=Provenance(Certainty.EXACT, source=(_line(site.id),))) for site in analysis.sites
+    )
+    described = replace(factories.make_manifest(*sites, device="cuda"), stream_order=analysis.stream_order)
+    return replace(described, promises=(Promise("buf0", "cuda:0", "float32", ("64", "64"), ("64", "1")),))
+
+
+def _line(number: int) -> ModelLine:
+    return ModelLine("/home/u/model.py", 10 + number, "forward", f"step_{number}()")
+
+
+def golden(name: str = "torch_2.14.1_streams") -> Manifest:
+    return described(texts.text(name))
+
+
+def run_of(manifest: Manifest, base: Path) -> RunDir:
+    """A run of all launches but the copies of inputs that are not aligned."""
+    writer = factories.JournalWriter()
+    writer.call_begin()
+    for number, site in enumerate(manifest.sites[2:]):
+        writer.launch(number, site.id, *(X if arg.base else Number(64, CType.I64) for arg in site.args))
+    writer.call_end(launches=len(manifest.sites) - 2)
+    return open_run(factories.run_directory(base, manifest, writer))
+
+
+def test_a_race_as_text() -> None:
+    finding = races.statically(golden())
+    assert finding_lines(finding, 120) == [
+        "RACE no event orders site 2 on stream 0 before site 3 on stream 1: both use buf0",
+        "  where    /home/u/model.py:13 in forward: step_3()",
+        "           aoti_torch_cuda_mm_out  aten.mm.out  buf0",
+        "  maybe    site 3 may read buf0 before the other has written it",
+        "  because  site 2 triton_poi_fused_relu_0 writes buf0, float32 (64, 64), on stream 0, "
+        "site 3 aoti_torch_cuda_mm_out",
+        "           reads it on stream 1; no event is recorded on stream 0 between them",
+        "  more     5 more lines: --verbose",
+    ]
+    whole = "\n".join(all_finding_lines(finding, 1000))
+    assert "site 2, buf0: /home/u/model.py:12 in forward: step_2()" in whole
+    assert "site 3, buf0: /home/u/model.py:13 in forward: step_3()" in whole
+
+
+def test_after_a_run_launches_have_their_names(tmp_path: Path) -> None:
+    manifest = golden()
+    finding, *_ = races.findings(manifest, run_of(manifest, tmp_path))
+    assert finding.kind == RACE
+    assert finding.what == "no event orders 0.0 on stream 0 before 0.1 on stream 1: both use buf0"
+    assert [(place.launch, place.kernel) for place in finding.chain] == [("0.0", BOTH[0]), ("0.1", BOTH[1])]
+    assert finding.where == finding.chain[1]
+
+
+def test_every_other_race_is_beside_the_first() -> None:
+    finding = races.statically(described(planted_races.as_generated("side_kernels")))
+    assert [found.what.rpartition(" ")[2] for found in (finding, *finding.also)] == ["buf5", "buf6"]
+
+
+def test_what_may_be_a_race_is_a_note() -> None:
+    notes = races.statically(golden()).warnings
+    assert notes
+    assert all(note.startswith("there may be a race: ") for note in notes)
+    assert any(
+        "the caller reads it on stream 0; stream 0 does not wait for stream 1 after it" in note for note in notes
+    )
+
+
+def test_no_race() -> None:
+    finding = races.statically(described(planted_races.clean("pipeline")))
+    assert (finding.kind, finding.what, finding.warnings) == (CLEAN, "7 launch sites on 3 streams: no race", ())
+
+
+def test_something_of_the_order_is_not_read() -> None:
+    text = planted_races.clean("pipeline").replace("cudaEventRecord(", "cudaEventRecordWithFlags(", 1)
+    finding = races.statically(described(text))
+    assert finding.kind == INCOMPLETE
+    assert "cudaEventRecordWithFlags is not read: it may order streams" in finding.warnings
+
+
+def test_a_model_of_one_stream() -> None:
+    finding = races.statically(golden("cuda"))
+    assert finding.kind == CLEAN
+    assert finding.what.endswith("launch sites, all on the stream of the call: no race")
+    assert races.findings(golden("cuda")) == ()
+
+
+def test_a_finding_of_another_kind_has_the_races_beside_it(tmp_path: Path) -> None:
+    run = run_of(golden(), tmp_path)
+    fault = Finding(FAULT, "CUDA error 700")
+    assert [found.kind for found in races.also(fault, run).also] == [RACE]
+    clean = Finding(CLEAN, "no fault")
+    assert races.also(clean, run) == clean
+    assert races.also(fault, None) == fault
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """An instrumented package of the wrapper with a race: its manifest, and a library that cannot be loaded."""
+    members = {**archives.PACKAGE, manifests.MEMBER: golden().json_text.encode()}
+    return archives.write(tmp_path / "model.pt2", members)
+
+
+def test_the_command_runs_nothing(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(package.parent)
+    assert main.run(["triage", "model.pt2", "--races"]) == 1
+    out = capsys.readouterr().out
+    assert "RACE no event orders site 2 on stream 0 before site 3 on stream 1: both use buf0" in out
+    (page,) = package.parent.rglob("report/index.html")
+    assert "no event orders site 2 on stream 0 before site 3 on stream 1" in page.read_text()
+
+
+def test_the_command_as_json(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(package.parent)
+    assert main.run(["triage", "model.pt2", "--races", "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert schema.problems(data, schema.TRIAGE) == []
+    assert (data["kind"], [place["kernel"] for place in data["chain"]]) == ("race", list(BOTH))
+
+
+def test_a_package_without_generated_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    archives.write(tmp_path / "model.pt2", archives.PACKAGE)
+    assert main.run(["triage", "model.pt2", "--races"]) == 2
+    err = capsys.readouterr().err
+    assert "model.pt2 holds no generated code to look for races in" in err
+    assert "hint: " in err
+
+
+def test_the_option_is_for_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "serve.py").write_text("")
+    assert main.run(["triage", "--races", "serve.py"]) == 2
+    assert "--races is for a MODEL.pt2" in capsys.readouterr().err

@@ -41,6 +41,7 @@ from aoti_debug.instrument.frontend import (
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError
+from aoti_debug.instrument.frontend.protocol.caller_settings import MULTI_ARCH
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning, Request, name_operators
 from aoti_debug.package.inputs.input_files import missing_inputs_error
 from aoti_debug.package.inputs.signature import ModelSignature
@@ -73,6 +74,7 @@ class BuildSummary:
         program_difference: the first launch site that the package and a new lowering of the exported program do not
             have in common; "" if there is none.
         autotuning: where the configurations of the kernels of an exported program come from.
+        is_for_one_gpu: kernels for several architectures were asked for; the package has those of this machine's GPU.
     """
 
     package: Path
@@ -88,6 +90,7 @@ class BuildSummary:
     joined_sites: int | None = None
     program_difference: str = ""
     autotuning: Autotuning = Autotuning()
+    is_for_one_gpu: bool = False
 
 
 def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> LoweredModel:
@@ -256,6 +259,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         joined_sites=joined_sites,
         program_difference=difference,
         autotuning=lowered.answer.autotuning,
+        is_for_one_gpu=new_manifest.device == "cuda" and bool(options.inductor_configs.get(MULTI_ARCH)),
     )
 
 

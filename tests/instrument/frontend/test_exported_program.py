@@ -20,6 +20,7 @@ from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import exported_program, sources
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, BuildStage, Ending
+from aoti_debug.instrument.frontend.protocol.caller_settings import MULTI_ARCH
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request, TritonConfig
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
@@ -93,7 +94,7 @@ def fails(asked: Request, timeout: float = 120.0) -> AotiDebugError:
 @pytest.mark.slow
 def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
     lowered = exported_program.lower(
-        request(program, folder, configs={"aot_inductor.compile_wrapper_opt_level": "O2"}),
+        request(program, folder, configs={"aot_inductor.compile_wrapper_opt_level": "O2", MULTI_ARCH: True}),
         compiler.find_torch(),
         timeout=600,
     )

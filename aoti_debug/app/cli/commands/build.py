@@ -23,6 +23,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
+from aoti_debug.instrument.frontend.protocol.caller_settings import MULTI_ARCH
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning
 from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Form, Manifest, PackageOrigin, Unrecognised
@@ -30,6 +31,7 @@ from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.weights_file import WeightsPlace
 
 FORMAT = 1
+ONE_GPU = f"the GPU of this machine alone: {MULTI_ARCH} is left out"
 LABEL = 18  # columns
 MAX_UNRECOGNISED = 12  # calls
 ONLY_MODEL = "model"  # its name in a package with one model
@@ -188,6 +190,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         *([("weights", f"stay in {manifest.weights.path}")] if manifest.weights else []),
         *([("autotuning", text)] if (text := _autotuning(summary.autotuning)) else []),
         *([("compiled by", manifest.other_torch)] if manifest.other_torch else []),
+        *([("compiled for", ONE_GPU)] if summary.is_for_one_gpu else []),
         *([("model lines", text)] if (text := _model_lines(summary)) else []),
         ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
         (

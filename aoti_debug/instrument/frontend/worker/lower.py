@@ -52,6 +52,7 @@ FORCED = {
     "trace.provenance_tracking_level": 1,
     "aot_inductor.debug_intermediate_value_printer": "0",
     "aot_inductor.precompile_headers": False,
+    caller_settings.MULTI_ARCH: False,
 }
 NEEDED = ("aot_inductor.package_cpp_only", "aot_inductor.compile_wrapper_opt_level", *FORCED)
 _EXAMPLES_HINT = "export it again and leave the example inputs in, or pass --inputs FILE"

@@ -89,6 +89,14 @@ def test_summary_of_autotuned_kernels() -> None:
     assert "  autotuning      3 kernels as in your Inductor cache, 1 kernel measured now" in described(built)
 
 
+def test_summary_of_kernels_for_one_gpu_alone() -> None:
+    lines = described(replace(summary(factories.make_manifest(RELU)), is_for_one_gpu=True))
+    at = next(i for i, line in enumerate(lines) if line.startswith("  compiled for "))
+    assert " ".join(" ".join(lines[at : at + 2]).split()).startswith(
+        "compiled for the GPU of this machine alone: aot_inductor.emit_multi_arch_kernel is left out"
+    )
+
+
 def test_summary_of_a_package_without_weights() -> None:
     weights = WeightsFile("/models/m.pt2", 7, "00", {})
     lines = described(summary(replace(factories.make_manifest(RELU), weights=weights)))

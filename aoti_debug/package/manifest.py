@@ -173,6 +173,7 @@ class Site:
     operands: tuple[ProxyArgument, ...] = ()  # of a call through the proxy executor
     results: tuple[str, ...] = ()  # JSON of each value that the call returns: {"as_tensors": [{"name": "buf2"}]}
     stream: int = 0  # that it runs on: 0 the call's, 1… side streams as the wrapper numbers them
+    waits_for: tuple[int, ...] = ()  # sites: of each other stream the last one that has surely ended when it begins
 
 
 @dataclass(frozen=True)

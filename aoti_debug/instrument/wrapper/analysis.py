@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper import allocations, model_variables, races
@@ -107,6 +108,8 @@ def analyse(
     sites = with_operator_stacks(attach(parsed.recognised, provenance), operator_stacks or {})
     all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
     body = next(body for body in entry_points(masked) if body.name == "run_impl")
+    streams = races.find(masked, body, parsed.recognised, parsed.unrecognised, model_variables.inputs(wrapper))
+    sites = tuple(replace(site, waits_for=streams.waits_for.get(site.id, ())) for site in sites)
     allocation_calls = allocations.find(wrapper, masked)
     return Analysis(
         sites=sites,
@@ -119,5 +122,5 @@ def analyse(
         allocations=allocations.list_all(allocation_calls, sites, all_kernels),
         scans=parsed.scans,
         allocation_calls=allocation_calls,
-        stream_order=races.find(masked, body, parsed.recognised, parsed.unrecognised, model_variables.inputs(wrapper)),
+        stream_order=streams.order,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import combinations
 
 from aoti_debug.base.frozen import dataclass
@@ -140,10 +140,23 @@ def _may_wait(site: Site) -> bool:
     return site.kind in (Kind.SHIM_ALLOC, Kind.SHIM_INPLACE) and not _NEVER_WAITS.match(site.op)
 
 
+@dataclass(frozen=True)
+class Found:
+    """The races of a function.
+
+    Attributes:
+        order: None if all of it runs on the stream of the call.
+        waits_for: of each site, those that it waits for (`Site.waits_for`).
+    """
+
+    order: StreamOrder | None = None
+    waits_for: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
 def find(
     masked: str, body: Body, calls: Sequence[SiteCall], unread: Sequence[Unrecognised], inputs: Sequence[str]
-) -> StreamOrder | None:
-    """Looks for races in a function; None if all of it runs on the stream of the call.
+) -> Found:
+    """Looks for races in a function.
 
     Args:
         masked: the wrapper without comments and strings (lexer.mask).
@@ -157,7 +170,7 @@ def find(
     numbers = {call.site.stream for call in own} | {step.stream for step in statements}
     numbers |= {region.number for region in regions if region.number is not None}
     if not (regions or numbers - {0, HOST} or any(step.action is not StreamAction.UNREAD for step in statements)):
-        return None
+        return Found()
     return _Search(masked, body, own, statements, inputs).result(
         tuple(sorted(numbers - {0, HOST})),
         tuple(_undecided(statements, own, [call for call in unread if call.function == body.name])),
@@ -187,6 +200,21 @@ class _Access:
     site: int
     arg: Arg
     root: str
+
+
+def waited_for(order: _Order) -> Mapping[int, tuple[int, ...]]:
+    """The sites that each site waits for, in `Site.waits_for`."""
+    by_index = {(launch.stream, launch.index): site for site, launch in order.launches.items()}
+    return {
+        site: tuple(
+            sorted(
+                by_index[stream, index]
+                for stream, index in launch.before.items()
+                if stream != launch.stream and (stream, index) in by_index
+            )
+        )
+        for site, launch in order.launches.items()
+    }
 
 
 class _Search:
@@ -219,11 +247,12 @@ class _Search:
                 orders.launch(item.site, _runs_on(item.site))
         return orders.order()
 
-    def result(self, streams: tuple[int, ...], undecided: tuple[str, ...]) -> StreamOrder:
+    def result(self, streams: tuple[int, ...], undecided: tuple[str, ...]) -> Found:
         """The races of the function, those without doubt first."""
         found = [*self._between_launches(), *self._with_caller()]
         found.sort(key=lambda race: (bool(race.doubt), race.second.site, race.first.site))
-        return StreamOrder(streams, tuple(found), undecided)
+        waits = {site: sites for site, sites in waited_for(self._strict).items() if site not in self._conditional}
+        return Found(StreamOrder(streams, tuple(found), undecided), waits)
 
     def _between_launches(self) -> Iterator[Race]:
         for root, accesses in self._by_memory().items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+from collections.abc import Sequence
 from functools import cached_property
 
 from aoti_debug.base import wording
@@ -17,7 +18,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks, exception_text
 from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.package.manifest import Role
+from aoti_debug.package.manifest import Role, Site
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.run_findings import headline
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
@@ -149,7 +150,9 @@ class _Case:
                 stream = per_stream[launch.stream_slot] = _Stream(self.crumb_of.get(launch.stream_slot))
             stream.add(launch)
         suspects = tuple(sorted(itertools.chain(*(x.suspects for x in per_stream.values())), key=lambda x: x.begin_ns))
-        streams = sum(bool(stream.suspects) for stream in per_stream.values())
+        waiting = () if self.run.crumbs is None else _waiting(suspects, self.run.manifest.sites)
+        suspects = tuple(launch for launch in suspects if launch not in waiting)
+        streams = len({launch.stream_slot for launch in suspects})
         if not suspects:
             return None
         first = suspects[0]
@@ -165,6 +168,8 @@ class _Case:
             why += self._replay_of(first)
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
         why = f"the device had completed every launch before {first.id}, and not {first.id}{self._replay_of(first)}"
+        if waiting:
+            why += f"; {waiting[0].id} on another stream waited for it"
         if self.unparsed:
             return _Finding(
                 what, Proof.LIKELY, suspects, f"{why}; one of {self.unparsed} may have failed before it", surfaced
@@ -323,6 +328,22 @@ class _Stream:
             self._is_closed = True
         if not self._is_closed and launch.status is not LaunchStatus.NOT_STARTED:
             self.suspects.append(launch)
+
+
+def _waiting(suspects: Sequence[Launch], sites: Sequence[Site]) -> tuple[Launch, ...]:
+    """The launches that had not begun: they wait for one of another stream that was not completed.
+
+    The event that they wait for comes behind the breadcrumb of that one.
+    """
+    firsts = {launch.stream_slot: launch for launch in reversed(suspects)}.values()
+    return tuple(x for x in suspects if any(other.breadcrumb and _waits_for(x, other, sites) for other in firsts))
+
+
+def _waits_for(launch: Launch, other: Launch, sites: Sequence[Site]) -> bool:
+    """True if a launch begins only when one of another stream, of the same call, has ended."""
+    ended = (sites[site] for site in launch.site.waits_for)
+    is_same_call = (launch.key.kind, launch.key.call) == (other.key.kind, other.key.call)
+    return is_same_call and any(x.stream == other.site.stream and other.site.id <= x.id for x in ended)
 
 
 def _breadcrumb_between(launch: Launch, following: Launch) -> bool:

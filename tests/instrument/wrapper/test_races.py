@@ -53,6 +53,19 @@ def test_inductor_reuses_a_buffer_that_a_side_stream_still_reads() -> None:
     }
 
 
+def test_the_launches_that_each_launch_waits_for() -> None:
+    """Of the pipeline: sites 2, 5 and 6 on the stream of the call, 3 on stream 1, 4 on stream 2."""
+    sites = planted_races.analysed(clean("pipeline")).sites
+    assert [site.stream for site in sites] == [0, 0, 0, 1, 2, 0, 0]
+    assert [site.waits_for for site in sites] == [(), (), (), (2,), (2, 3), (), (3, 4)]
+
+
+def test_a_launch_in_a_branch_waits_for_nothing_that_is_sure() -> None:
+    launch = "    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cuda_mm_out(buf5, buf0, arg1_1));"
+    sites = planted_races.analysed(without("fork_join", launch, f"    if (some) {{\n{launch}\n    }}")).sites
+    assert sites[3].waits_for == ()
+
+
 def only_race(text: str) -> Race:
     (race,) = order_of(text).races
     return race

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode
-from aoti_debug.package.manifest import Unrecognised
+from aoti_debug.package.manifest import Kind, Manifest, Unrecognised
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories
-from tests.factories import JournalWriter
+from tests.factories import JournalWriter, arg, make_manifest, site
 from tests.runs.diagnosis.judged_runs import (
     ABRT,
     CUDA,
@@ -189,6 +189,38 @@ def test_streams_are_told_apart(tmp_path: Path) -> None:
     assert both
     assert both.why == "2 streams had launches that the device had not completed"
     assert both.next_commands == ("CUDA_LAUNCH_BLOCKING=1 aoti-debug run m.pt2",)
+
+
+def side_streams(*waits_for: tuple[int, ...]) -> Manifest:
+    """Launches on the stream of the call, on stream 1, and on that of the call again."""
+    sites = [site(f"triton_{n}", arg("x"), kind=Kind.TRITON) for n in range(3)]
+    numbered = [
+        replace(s, stream=n % 2, waits_for=waits) for n, (s, waits) in enumerate(zip(sites, waits_for, strict=True))
+    ]
+    return make_manifest(*numbered, device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "crumb_every", "proof", "guilty"),
+    [
+        (((), (0,), (1,)), 1, Proof.CERTAIN, ["0.1"]),
+        (((), (0,), ()), 1, Proof.RANGE, ["0.1", "0.2"]),  # nothing orders the last one: it may have begun
+        (((), (0,), (1,)), 100, Proof.RANGE, ["0.0", "0.1", "0.2"]),  # their ends are not known one by one
+    ],
+)
+def test_a_launch_that_waits_for_another_stream_has_not_begun(
+    tmp_path: Path, waits_for: tuple[tuple[int, ...], ...], crumb_every: int, proof: Proof, guilty: list[str]
+) -> None:
+    writer = JournalWriter(crumb_every=crumb_every)
+    for launch in range(3):
+        writer.launch(launch, launch, X, stream_slot=launch % 2)
+    cuda_fault(writer, None)
+    completed = (1, 0) if crumb_every == 1 else (0, 0)
+    crumbs = factories.crumbs(*completed, every=crumb_every)
+    verdict = judge(tmp_path, writer, RAISED, side_streams(*waits_for), crumbs=crumbs)
+    assert summary(verdict)[1:] == (proof, guilty)
+    assert verdict is not None
+    assert ("; 0.2 on another stream waited for it" in verdict.why) is (proof is Proof.CERTAIN)
 
 
 @pytest.mark.parametrize(("replays", "which"), [(0, "a replay"), (1000, "replay 1000")])

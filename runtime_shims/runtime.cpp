@@ -1,5 +1,6 @@
 // The functions that generated code calls (aoti_debug.h), and the life of the run behind them.
 #include <pthread.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -43,6 +45,7 @@ std::atomic<uint32_t> g_generation{0};  // counts forks
 std::mutex g_mutex;                     // guards the start of a run
 pthread_key_t g_thread_key;             // its destructor runs when a thread ends
 bool g_thread_key_made = false;
+bool g_forks_seen = false;
 bool g_over = false;                   // this library is being unloaded
 std::atomic<int32_t> g_containers{0};  // of models, that were made and not deleted yet
 
@@ -79,8 +82,10 @@ void on_fork() {
 
 // Handlers that on_fork is one of, once in a process. g_mutex is held.
 void watch_forks() {
-  static const bool watched = pthread_atfork(nullptr, nullptr, on_fork) == 0;
-  static_cast<void>(watched);
+  if (g_forks_seen) return;
+  const int error = pthread_atfork(nullptr, nullptr, on_fork);
+  if (error != 0) throw std::runtime_error(std::string("pthread_atfork: ") + strerror(error));
+  g_forks_seen = true;
 }
 
 // Runs `work`; an exception ends the recording, not the model.
@@ -182,9 +187,7 @@ Run* start_run() {
   if (g_level.load() == 0) return nullptr;  // since the caller has looked
   static RunEnder ender;
   static_cast<void>(ender);
-  if (!g_thread_key_made) {
-    g_thread_key_made = pthread_key_create(&g_thread_key, on_thread_end) == 0;
-  }
+  if (!g_thread_key_made) g_thread_key_made = pthread_key_create(&g_thread_key, on_thread_end) == 0;
   watch_forks();
   auto run = std::make_unique<Run>(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
   run->start();
@@ -199,8 +202,8 @@ ThreadState* thread_state(Run* run) {
   if (ThreadState* known = current_thread(); known != nullptr && known->run == run) return known;
   t_thread = run->add_thread(static_cast<uint32_t>(syscall(SYS_gettid)));
   t_generation = run->generation;
-  if (g_thread_key_made) pthread_setspecific(g_thread_key, t_thread);
-  if (run->config.backtrace) add_signal_stack();
+  const bool ends_seen = g_thread_key_made && pthread_setspecific(g_thread_key, t_thread) == 0;
+  if (ends_seen && run->config.backtrace) add_signal_stack();
   return t_thread;
 }
 
@@ -385,6 +388,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   Run* run = call.run;
   call.innermost = launch->outer;
   const uint64_t now_ns = run->journal.now_ns();
+  launch->grid_seen |= aoti_debug_level() == 0;  // recording has stopped: generated code says no grids any more
   AfterLaunch due{false, true};
   if (call.crumbs && status == 0) due = run->crumbs.due(call.stream_slot, now_ns, launch->sequence);
   const bool crumb = due.crumb;

@@ -43,7 +43,7 @@ int Journal::open(File file, const JournalSettings& settings) {
   file_ = std::move(file);
   const uint64_t first_bytes = sizeof(JournalHeader) + uint64_t{kMinBlocks} * AOTI_DEBUG_BLOCK_BYTES;
   if (!file_size_allowed(first_bytes)) return EFBIG;
-  if (const int error = posix_fallocate(file_.descriptor(), 0, static_cast<off_t>(first_bytes))) return error;
+  if (const int error = allocate(file_, 0, first_bytes)) return error;
   allocated_ = kMinBlocks;
 
   mapped_bytes_ = sizeof(JournalHeader) + size_t{capacity_} * AOTI_DEBUG_BLOCK_BYTES;
@@ -84,8 +84,7 @@ bool Journal::grow() {
   const uint64_t start = sizeof(JournalHeader) + uint64_t{allocated_} * AOTI_DEBUG_BLOCK_BYTES;
   const uint64_t end = sizeof(JournalHeader) + uint64_t{wanted} * AOTI_DEBUG_BLOCK_BYTES;
   int error = file_size_allowed(end) ? 0 : EFBIG;
-  if (error == 0)
-    error = posix_fallocate(file_.descriptor(), static_cast<off_t>(start), static_cast<off_t>(end - start));
+  if (error == 0) error = allocate(file_, start, end - start);
   if (error != 0) {
     stop(std::string("the journal cannot grow: ") + strerror(error) + (ring_ ? "; it reuses its blocks" : ""));
     return false;
@@ -139,8 +138,7 @@ void Journal::stop_preparer() {
 void Journal::trim() {
   stop_preparer();
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (ftruncate(file_.descriptor(),
-                static_cast<off_t>(sizeof(JournalHeader) + uint64_t{taken_} * AOTI_DEBUG_BLOCK_BYTES)) == 0) {
+  if (resize(file_, sizeof(JournalHeader) + uint64_t{taken_} * AOTI_DEBUG_BLOCK_BYTES) == 0) {
     allocated_ = prepared_ = taken_;
   }
 }

@@ -29,9 +29,11 @@ std::string shape_text(int32_t type, const int64_t* sizes, size_t ndim) {
 
 // Reads `bytes` bytes at `offset` of a file; returns why that is not possible.
 std::string read_elements(const Replacement& from, uint64_t bytes, uint8_t* to) {
-  const File file(open(from.path.c_str(), O_RDONLY | O_CLOEXEC));
+  File file;
   struct stat status;
-  if (!file.is_open() || fstat(file.descriptor(), &status) != 0) return from.path + ": " + strerror(errno);
+  int error = open_file(from.path, &file);
+  if (error == 0 && fstat(file.descriptor(), &status) != 0) error = errno;
+  if (error != 0) return from.path + ": " + strerror(error);
   if (static_cast<uint64_t>(status.st_size) != from.offset + bytes) return from.path + " has another size";
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t got = pread(file.descriptor(), to + done, bytes - done, static_cast<off_t>(from.offset + done));

@@ -16,6 +16,16 @@ namespace {
 
 constexpr uint64_t kMaxPerWrite = uint64_t{1} << 30;
 
+// The host's signals may end a call before it has done anything.
+int open_again(const char* path, int flags, unsigned mode, File* file) {
+  int descriptor = -1;
+  do descriptor = open(path, flags | O_CLOEXEC, mode);
+  while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) return errno;
+  *file = File(descriptor);
+  return 0;
+}
+
 }  // namespace
 
 File& File::operator=(File&& other) noexcept {
@@ -30,14 +40,27 @@ File::~File() { close(); }
 
 int File::close() {
   const int descriptor = std::exchange(descriptor_, -1);
-  return descriptor >= 0 && ::close(descriptor) != 0 ? errno : 0;
+  return descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR ? errno : 0;
 }
 
-int create_file(const std::string& path, File* file) {
-  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (descriptor < 0) return errno;
-  *file = File(descriptor);
-  return 0;
+int create_file(const std::string& path, File* file, unsigned mode) {
+  return open_again(path.c_str(), O_RDWR | O_CREAT | O_EXCL, mode, file);
+}
+
+int open_file(const std::string& path, File* file) { return open_again(path.c_str(), O_RDONLY, 0, file); }
+
+int allocate(const File& file, uint64_t offset, uint64_t bytes) {
+  int error = 0;
+  do error = posix_fallocate(file.descriptor(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  while (error == EINTR);
+  return error;
+}
+
+int resize(const File& file, uint64_t bytes) {
+  int result = 0;
+  do result = ftruncate(file.descriptor(), static_cast<off_t>(bytes));
+  while (result != 0 && errno == EINTR);
+  return result == 0 ? 0 : errno;
 }
 
 std::string absolute(const std::string& path) {
@@ -66,8 +89,8 @@ int write_at(const File& file, const void* data, uint64_t bytes, uint64_t offset
 }
 
 int read_file(const std::string& path, std::string* text) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return errno;
+  File file;
+  if (const int error = open_file(path, &file)) return error;
   char part[4096];
   for (text->clear();;) {
     const ssize_t got = ::read(file.descriptor(), part, sizeof(part));

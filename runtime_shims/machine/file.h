@@ -26,11 +26,20 @@ class File {
   int descriptor_ = -1;
 };
 
-// Creates `path`, which must not exist.
-int create_file(const std::string& path, File* file);
+// Creates `path`, which must not exist, for reading and writing.
+int create_file(const std::string& path, File* file, unsigned mode = 0644);
 
 // Writes all of `bytes` bytes at `offset`.
 int write_at(const File& file, const void* data, uint64_t bytes, uint64_t offset);
+
+// Gives `bytes` bytes at `offset` their place on the disk: a write to a mapping of them cannot fail.
+int allocate(const File& file, uint64_t offset, uint64_t bytes);
+
+// Cuts or extends a file to `bytes` bytes.
+int resize(const File& file, uint64_t bytes);
+
+// Opens an existing file for reading.
+int open_file(const std::string& path, File* file);
 
 // Reads all of a file, also of one that the kernel makes up as it is read.
 int read_file(const std::string& path, std::string* text);

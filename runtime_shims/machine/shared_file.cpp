@@ -29,14 +29,15 @@ std::string SharedFile::create(const std::string& run_directory, const std::stri
           std::to_string(Clock::monotonic_ns()) + "-" + name;
   const size_t pages = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (run_directory.size() >= kPageBytes) return because("cannot set up " + link_, ENAMETOOLONG);
-  File file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.is_open()) return because("cannot create " + path_, errno);
+  File file;
+  int error = create_file(path_, &file, 0600);
+  if (error != 0) return because("cannot create " + path_, error);
   void* base = MAP_FAILED;
-  int error = flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  error = flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
   if (error == 0 && !file_size_allowed(pages + kPageBytes)) error = EFBIG;
-  if (error == 0 && ftruncate(file.descriptor(), static_cast<off_t>(pages + kPageBytes)) != 0) error = errno;
+  if (error == 0) error = resize(file, pages + kPageBytes);
   if (error == 0) error = write_at(file, run_directory.data(), run_directory.size(), pages);
-  if (error == 0) error = posix_fallocate(file.descriptor(), 0, static_cast<off_t>(allocated));
+  if (error == 0) error = aoti_debug::allocate(file, 0, allocated);
   if (error == 0) {
     base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);
     if (base == MAP_FAILED) error = errno;
@@ -57,8 +58,7 @@ std::string SharedFile::create(const std::string& run_directory, const std::stri
 int SharedFile::allocate(size_t end) {
   if (end <= allocated_) return 0;
   if (end > size_) return EFBIG;
-  const int error =
-      posix_fallocate(file_.descriptor(), static_cast<off_t>(allocated_), static_cast<off_t>(end - allocated_));
+  const int error = aoti_debug::allocate(file_, allocated_, end - allocated_);
   if (error == 0) allocated_ = end;
   return error;
 }

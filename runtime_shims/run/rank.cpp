@@ -165,15 +165,22 @@ int claim_rank_directory(const std::string& base, const Rank& rank, RankPlace* p
         place->path = made.empty() ? base : made;
         return error;
       }
-      name = link_target(link);
+      name = error == 0 ? made.substr(base.size() + 1) : link_target(link);
+      if (name.empty()) {
+        place->path = link;
+        return errno;
+      }
     }
     if (!is_beside(name)) continue;
     const std::string launch = base + "/" + name;
     if (!is_directory(launch) || !belongs_to(launch, started_by)) continue;
     place->path = launch + "/rank" + std::to_string(rank.number);
+    const std::string owner = place->path + "/.owner", mine = identity(getpid());
     if (mkdir(place->path.c_str(), 0777) == 0) {
-      const std::string owner = place->path + "/.owner";
-      return symlink(identity(getpid()).c_str(), owner.c_str()) == 0 ? 0 : errno;
+      if (symlink(mine.c_str(), owner.c_str()) == 0) return 0;
+      const int error = errno;
+      rmdir(place->path.c_str());
+      return error;
     }
     if (errno != EEXIST) return errno;
     place->is_taken = has_living_owner(place->path);

@@ -44,18 +44,20 @@ void Run::forget_thread(const ThreadState* thread) {
 void Run::start() {
   const int error = directory.open(config, package, has_device);
   if (error != 0) {
-    return note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + directory.path() + ": " + strerror(error), true);
+    directory.discard();
+    return note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + directory.failed() + ": " + strerror(error), true);
   }
   const int journal_error =
       journal.open(directory.take_journal(), {config.level, config.level == LEVEL_NAMES, config.journal_bytes});
   if (journal_error != 0) {
+    directory.discard();
     const std::string path = directory.path() + "/journal.bin";
-    unlink(path.c_str());
     note(NOTE_RECORDING_STOPPED, "nothing is recorded: " + path + ": " + strerror(journal_error), true);
   } else {
     const std::lock_guard<std::mutex> lock(mutex_);
     notes_ = std::make_unique<JournalWriter>(&journal, static_cast<uint32_t>(syscall(SYS_gettid)));
     notes_->next_block();
+    directory.begin();
   }
   for (const std::string& complaint : config.complaints) note(NOTE_CONFIGURATION, complaint, false);
   const bool narrowed = !config.modules.words().empty() || !config.lines.words().empty();

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMaxAttempts = 10000;
 constexpr size_t kMaxCommandLine = 65536;
-constexpr char kJournal[] = "/journal.bin";
+constexpr char kJournal[] = "journal.bin", kManifest[] = "manifest.json", kRunJson[] = "run.json", kOwner[] = ".owner";
 
 std::string now_as(const char* format) {
   const time_t now = time(nullptr);
@@ -114,37 +114,70 @@ int make_stamped_directory(const std::string& base, std::string* path) {
   return EEXIST;
 }
 
+void RunDirectory::discard() {
+  const auto remove_made = [this](bool made, const char* name) {
+    char file[PATH_MAX];
+    const int length = snprintf(file, sizeof(file), "%s/%s", path_.c_str(), name);
+    if (made && length > 0 && static_cast<size_t>(length) < sizeof(file)) unlink(file);
+  };
+  remove_made(made_run_json_, kRunJson);
+  remove_made(made_manifest_, kManifest);
+  remove_made(made_journal_, kJournal);
+  remove_made(made_directory_, kOwner);
+  if (made_directory_) rmdir(path_.c_str());
+  made_directory_ = made_journal_ = made_manifest_ = made_run_json_ = open_ = false;
+}
+
+void RunDirectory::begin() {
+  const size_t slash = path_.rfind('/');
+  if (is_latest_) link_latest(path_.substr(0, slash), path_.substr(slash + 1));
+  made_directory_ = made_journal_ = made_manifest_ = made_run_json_ = false;
+}
+
 int RunDirectory::create(const Config& config) {
-  path_ = config.base_directory;
-  const int base_error = path_.empty() ? make_runs_folder(config.home, &path_) : make_directories(path_);
-  if (base_error != 0) return base_error;
-  const std::string base = absolute(path_);
+  std::string base = config.base_directory;
+  int error = base.empty() ? make_runs_folder(config.home, &base) : make_directories(base);
+  failed_ = base;
+  if (error != 0) return error;
+  base = absolute(base);
   if (config.rank.is_one_of_many()) return create_of_rank(base, config.rank);
-  const int error = make_stamped_directory(base, &path_);
-  if (error == 0) link_latest(base, path_.substr(base.size() + 1));
+  error = make_stamped_directory(base, &path_);
+  made_directory_ = is_latest_ = error == 0;
+  failed_ = path_;
   return error;
 }
 
 int RunDirectory::create_of_rank(const std::string& base, const Rank& rank) {
   RankPlace place;
   const int error = claim_rank_directory(base, rank, &place);
-  path_ = place.path;
-  return error == 0 && place.is_taken ? create_inside(place.path) : error;
+  path_.swap(place.path);
+  made_directory_ = error == 0 && !place.is_taken;
+  failed_ = path_;
+  return error == 0 && place.is_taken ? create_inside(path_) : error;
 }
 
 int RunDirectory::create_inside(const std::string& parent_run) {
   const std::string stem = parent_run + "/process-" + std::to_string(getpid());  // parent_run may be path_
   for (int attempt = 1; attempt < kMaxAttempts; ++attempt) {
-    path_ = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
-    if (mkdir(path_.c_str(), 0777) == 0) return 0;
+    failed_ = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
+    path_ = failed_;
+    made_directory_ = mkdir(path_.c_str(), 0777) == 0;
+    if (made_directory_) return 0;
     if (errno != EEXIST) return errno;
   }
   return EEXIST;
 }
 
+int RunDirectory::make_journal() {
+  failed_ = path_ + "/" + kJournal;
+  const int error = create_file(failed_, &journal_);
+  made_journal_ = error == 0;
+  return error;
+}
+
 int RunDirectory::adopt(const std::string& run_directory) {
   path_ = absolute(run_directory);
-  const int error = create_file(path_ + kJournal, &journal_);
+  const int error = make_journal();
   parent_ = error == 0;
   if (error != EEXIST) return error;
   return create_inside(path_);
@@ -152,27 +185,18 @@ int RunDirectory::adopt(const std::string& run_directory) {
 
 int RunDirectory::open(const Config& config, const AotiDebugPackage& package, bool has_device) {
   int error = config.run_directory.empty() ? create(config) : adopt(config.run_directory);
-  if (error != 0) return error;
-  if (!journal_.is_open()) {
-    error = create_file(path_ + kJournal, &journal_);
-    if (error != 0) {
-      path_ += kJournal;
-      return error;
-    }
-  }
-  error = describe(config, package, has_device);
+  if (error == 0 && !journal_.is_open()) error = make_journal();
+  if (error == 0) error = describe(config, package, has_device);
   open_ = error == 0;
   return error;
 }
 
 int RunDirectory::describe(const Config& config, const AotiDebugPackage& package, bool has_device) {
-  const std::string manifest = path_ + "/manifest.json";
-  if (access(manifest.c_str(), F_OK) != 0) {
-    const int error = replace_file(manifest, std::string_view(package.manifest, package.manifest_bytes));
-    if (error != 0) {
-      path_ = manifest;
-      return error;
-    }
+  failed_ = path_ + "/" + kManifest;
+  if (access(failed_.c_str(), F_OK) != 0) {
+    const int error = replace_file(failed_, std::string_view(package.manifest, package.manifest_bytes));
+    made_manifest_ = error == 0;
+    if (error != 0) return error;
   }
   if (parent_) return 0;
   run_json_ = "{\"format\": 1, \"tool_version\": " + manifest_field(package, "tool_version");
@@ -192,13 +216,14 @@ int RunDirectory::describe(const Config& config, const AotiDebugPackage& package
   if (config.guards) run_json_ += ", \"guards\": true, \"poison\": " + std::to_string(config.poison);
   run_json_ += ", \"command\": " + command_line() + loaded_from_json();
   run_json_ += ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
+  failed_ = path_ + "/" + kRunJson;
   const int error = write_run_json("running");
-  if (error != 0) path_ += "/run.json";
+  made_run_json_ = error == 0;
   return error;
 }
 
 int RunDirectory::write_run_json(const char* exit_kind) const {
-  return replace_file(path_ + "/run.json", run_json_ + exit_kind + "\", \"detail\": null}}\n");
+  return replace_file(path_ + "/" + kRunJson, run_json_ + exit_kind + "\", \"detail\": null}}\n");
 }
 
 void RunDirectory::finish(const char* kind) {

@@ -25,13 +25,25 @@ std::string started_now();
 
 class RunDirectory {
  public:
-  // Makes a directory under `config.base_directory` (with run.json and the link `latest`), or adopts
-  // `config.run_directory`; creates the journal. One of many ranks gets a folder of the directory that they have in
-  // common. A directory whose journal another process or package writes gets a folder for this one. 0, or an errno;
-  // then `path` says what could not be made.
+  RunDirectory() = default;
+  ~RunDirectory() { discard(); }
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  // Makes a directory under `config.base_directory` (with run.json), or adopts `config.run_directory`; creates the
+  // journal. One of many ranks gets a folder of the directory that they have in common. A directory whose journal
+  // another process or package writes gets a folder for this one. 0, or an errno; then `failed` says what could not be
+  // made. All of it goes again unless `begin` follows.
   int open(const Config& config, const AotiDebugPackage& package, bool has_device);
 
+  // The run has begun: it stays, and the link `latest` leads to it.
+  void begin();
+
+  // What was made of a run that has not begun goes. Takes no memory: there may be none.
+  void discard();
+
   const std::string& path() const { return path_; }
+  const std::string& failed() const { return failed_; }
 
   // The new, empty journal.bin.
   File take_journal() { return std::move(journal_); }
@@ -48,9 +60,13 @@ class RunDirectory {
   int adopt(const std::string& run_directory);
   int create_inside(const std::string& parent_run);
   int describe(const Config& config, const AotiDebugPackage& package, bool has_device);
+  int make_journal();
   int write_run_json(const char* exit_kind) const;
 
   std::string path_;
+  std::string failed_;
+  bool made_directory_ = false, made_journal_ = false, made_manifest_ = false, made_run_json_ = false;  // goes again
+  bool is_latest_ = false;  // once it has begun
   File journal_;
   std::string run_json_;  // up to the exit kind
   bool open_ = false;

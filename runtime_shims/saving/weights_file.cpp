@@ -95,9 +95,11 @@ std::string WeightsFile::take(const std::string& text) {
 }
 
 std::string WeightsFile::map() {
-  const File file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  File file;
   struct stat found{};
-  if (!file.is_open() || fstat(file.descriptor(), &found) != 0) return path_ + ": " + strerror(errno);
+  int error = open_file(path_, &file);
+  if (error == 0 && fstat(file.descriptor(), &found) != 0) error = errno;
+  if (error != 0) return path_ + ": " + strerror(error);
   if (static_cast<uint64_t>(found.st_size) != size_ || size_ == 0) return path_ + " has changed";
   void* memory = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (memory == MAP_FAILED) return path_ + ": " + strerror(errno);

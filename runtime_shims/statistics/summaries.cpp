@@ -19,14 +19,20 @@ uint32_t number_of(const SummaryRow& row) { return row.replay == 0 ? row.call : 
 
 int Summaries::open(const std::string& run_directory, uint32_t every, uint64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (const int error = create_file(run_directory + "/summaries.bin", &file_)) return error;
+  const std::string path = run_directory + "/summaries.bin";
+  if (const int error = create_file(path, &file_)) return error;
   memcpy(header_.magic, AOTI_DEBUG_SUMMARIES_MAGIC, sizeof(header_.magic));
   header_.version = AOTI_DEBUG_SUMMARIES_VERSION;
   header_.asked = every;
   header_.every = every;
   header_.most_rows = std::max<uint64_t>(bytes / sizeof(SummaryRow), 1);
   const int error = write_at(file_, &header_, sizeof(header_), 0);
-  if (error == 0) every_.store(every);
+  if (error == 0) {
+    every_.store(every);
+  } else {
+    file_.close();
+    unlink(path.c_str());
+  }
   return error;
 }
 
@@ -96,7 +102,7 @@ void Summaries::thin_out() {
   }
   header_.n_rows = kept;
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(), dropped), pending_.end());
-  if (ftruncate(file_.descriptor(), static_cast<off_t>(offset_of(kept))) != 0) return stop(errno);
+  if (const int error = resize(file_, offset_of(kept))) return stop(error);
   news_ = "summaries fill their room: now of one call, or replay, in " + std::to_string(header_.every);
   has_news_.store(true);
 }

@@ -21,6 +21,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from aoti_debug.app.cli import main
+from aoti_debug.base import abi
 from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.files import json_data
@@ -94,8 +95,9 @@ def check_error(code: int, text: str) -> None:
 # ---- run directories
 
 
-def _journal() -> JournalWriter:
-    writer = JournalWriter(crumb_every=1)
+def journal_of_every_record(block_bytes: int = abi.BLOCK_BYTES) -> JournalWriter:
+    """A journal with a record of most types."""
+    writer = JournalWriter(crumb_every=1, block_bytes=block_bytes)
     writer.call_begin()
     x, y = tensor(2, 3), tensor(4, dtype="bfloat16", data_ptr=0x2000)
     writer.launch(0, 0, x, y)
@@ -118,7 +120,7 @@ def _run_files() -> dict[str, bytes]:
         path = crashed_run.crashed(Path(base), None)
         found = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
     return found | {
-        "journal.bin": _journal().bytes()[:4096],
+        "journal.bin": journal_of_every_record().bytes()[:4096],
         "crumbs.bin": factories.crumbs(1, 2),
         "flight.bin": crashed_run.both_launches().bytes(),
         "backtrace.txt": stacks,
@@ -467,7 +469,7 @@ def readers() -> tuple[Reader, ...]:
     """Every reader."""
     shown = tuple(_shown(name) for name in _run_files())
     return (
-        Reader("journal", _read_journal, lambda: [_journal().bytes()[:4096]], "bytes"),
+        Reader("journal", _read_journal, lambda: [journal_of_every_record().bytes()[:4096]], "bytes"),
         Reader("manifest", lambda data, _: _ignore(manifest.from_json(data)), lambda: [_manifest_json()], "json"),
         *shown,
         Reader("comparison", _report, lambda: [_comparison()], "json"),

@@ -105,7 +105,8 @@ def compiled_runtime() -> list[Path]:
 
 def compiled(folder: Path, source: Path, optimize: str) -> Path:
     """The object of another source; compiled unless `folder` has it."""
-    texts = "".join(path.read_text() for path in [source, *sorted(SHIMS.rglob("*.h"))])
+    headers = [*source.parent.glob("*.h"), *SHIMS.rglob("*.h")]
+    texts = "".join(path.read_text() for path in [source, *sorted(headers)])
     key = sha256(f"{texts}{FLAGS}{optimize}{torch.__version__}".encode()).hexdigest()[:16]
     path = folder / f"{source.stem}-{key}.o"
     if not path.exists():

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aoti_debug.base import abi
 from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.package.manifest import CType, Form, Role
@@ -21,7 +22,7 @@ from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from aoti_debug.runs.rundir.timeline import LaunchStatus
-from tests import factories
+from tests import crashed_run, cut_journals, factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 
 X = tensor(8, 32)
@@ -384,3 +385,12 @@ def test_a_process_that_was_killed_before_it_wrote_the_header_has_no_journal(beg
     run = open_run(path)
     assert run.journal is None
     assert tuple(run.launches) == ()
+
+
+def test_a_run_whose_journal_ends_anywhere(tmp_path: Path) -> None:
+    run = crashed_run.crashed(tmp_path, None)
+    path = run / "journal.bin"
+    data, whole = path.read_bytes(), cut_journals.parts(path)
+    for cut in range(abi.JOURNAL_HEADER.size, max(part.end for part in whole), 9):
+        assert cut_journals.problem(path, data, whole, cut, killed=True) == "", cut
+        assert cut_journals.problem_of_run(run) == "", cut

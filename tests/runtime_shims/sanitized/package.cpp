@@ -36,14 +36,33 @@ constexpr AotiDebugSlot kGrid[] = {
     {"x", "", 0, -1, AOTI_DEBUG_TENSOR, AOTI_DEBUG_ROLE_INOUT, AOTI_DEBUG_NONE, 0},
 };
 constexpr AotiDebugSite kSites[] = {
-    {"cpp_fused_fill", kFill, 2, 0, 0, 0, {}, "", ""},
-    {"aoti_torch_cpu_add", kAdd, 4, 1, 0, 0, {}, "", ""},
-    {"aoti_torch_cpu_make", kMake, 4, 2, 0, 0, {}, "", ""},
-    {"triton_poi_fused", kGrid, 1, 3, 0, 1, {}, "", ""},
+    {"cpp_fused_fill", kFill, 2, 0, 0, 0, 0, {}, "", ""},
+    {"aoti_torch_cpu_add", kAdd, 4, 1, 0, 0, 0, {}, "", ""},
+    {"aoti_torch_cpu_make", kMake, 4, 2, 0, 0, 0, {}, "", ""},
+    {"triton_poi_fused", kGrid, 1, 3, 0, 1, 0, {}, "", ""},
 };
 constexpr uint8_t kTypes[] = {AOTI_DEBUG_ADDRESS, AOTI_DEBUG_I32};
 constexpr AotiDebugKernel kKernels[] = {{"triton_poi_fused", kTypes, 2, 0}};
-constexpr char kManifest[] = R"({"format": 1, "tool_version": "0.1.0", "torch_version": "2.13.0", "sites": []})";
+constexpr char kManifest[] = R"json({"format": 1, "tool_version": "0.1.0", "torch_version": "2.13.0", "device": "cpu",
+"level": 3, "filters": [], "kernels": [], "sites": [
+{"id": 0, "kernel": "cpp_fused_fill", "kind": "cpp", "function": "run_impl", "callee": "cpp_fused_fill", "line": 1,
+"args": [{"name": "out", "param": "", "form": 5, "role": 2, "ctype": "", "text": "out", "value": 0, "element": -1},
+{"name": "seed", "param": "", "form": 6, "role": 0, "ctype": "", "text": "seed", "value": 1, "element": -1}],
+"provenance": {"certainty": "none"}}, {"id": 1, "kernel": "aoti_torch_cpu_add", "kind": "shim_inplace", "function":
+"run_impl", "callee": "aoti_torch_cpu_add", "line": 1, "args": [{"name": "x", "param": "", "form": 0, "role": 1,
+"ctype": "", "text": "x", "value": 0, "element": -1}, {"name": "y", "param": "", "form": 0, "role": 3, "ctype": "",
+"text": "y", "value": 1, "element": -1}, {"name": "alpha", "param": "", "form": 7, "role": 0, "ctype": "", "text":
+"alpha", "value": 2, "element": -1}, {"name": "bias", "param": "", "form": 2, "role": 1, "ctype": "", "text":
+"bias", "value": 3, "element": -1}], "provenance": {"certainty": "none"}}, {"id": 2, "kernel":
+"aoti_torch_cpu_make", "kind": "shim_alloc", "function": "run_impl", "callee": "aoti_torch_cpu_make", "line": 1,
+"args": [{"name": "inputs[0]", "param": "", "form": 3, "role": 1, "ctype": "", "text": "inputs[0]", "value": 0,
+"element": 0}, {"name": "inputs[1]", "param": "", "form": 3, "role": 1, "ctype": "", "text": "inputs[1]", "value":
+0, "element": 1}, {"name": "sizes[0]", "param": "", "form": 8, "role": 0, "ctype": "", "text": "sizes[0]", "value":
+1, "element": 0}, {"name": "made", "param": "", "form": 1, "role": 2, "ctype": "", "text": "made", "value": 2,
+"element": -1}], "provenance": {"certainty": "none"}}, {"id": 3, "kernel": "triton_poi_fused", "kind": "triton",
+"function": "run_impl", "callee": "triton_poi_fused", "line": 1, "args": [{"name": "x", "param": "", "form": 0,
+"role": 3, "ctype": "", "text": "x", "value": 0, "element": -1}], "provenance": {"certainty": "none"}}
+]})json";
 
 // The fault of this call, as `sanitized_call` takes it.
 enum Fault { kNone, kThrows, kFails };
@@ -173,3 +192,5 @@ EXPORT uint64_t sanitized_call(const void* model, uint32_t type, uint32_t device
     return 0;
   }
 }
+
+EXPORT void sanitized_containers(int32_t change) { aoti_debug_containers(change); }

@@ -15,8 +15,9 @@ from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import journal, journal_records
 from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.formats.statistics import Statistics
-from tests import factories
+from tests import cut_journals, factories
 from tests.factories import JournalWriter, records_of, statistics, tensor
+from tests.fuzz import readers
 
 X = tensor(8, 32, data_ptr=0x1000)
 W = tensor(64, 32, dtype="bfloat16", device="cuda:1", data_ptr=0x2000, strides=(1, 64), storage_offset=3)
@@ -217,21 +218,15 @@ def test_a_torn_record_ends_its_block_only(tmp_path: Path) -> None:
     assert content.damaged_blocks == 0
 
 
-def test_every_prefix_of_a_journal_reads(tmp_path: Path) -> None:
-    writer = JournalWriter(block_bytes=1024)
-    for launch in range(6):
-        writer.launch(launch, 0, X, W)
-    whole = read(tmp_path, writer)
-    data, file = writer.bytes(), tmp_path / "journal.bin"
-    file.write_bytes(data[: abi.JOURNAL_HEADER.size])
-    counts = [len(records_of(journal.read(file)))]
-    with file.open("ab", buffering=0) as growing:
-        for position in range(abi.JOURNAL_HEADER.size, len(data)):
-            growing.write(data[position : position + 1])
-            counts.append(len(records_of(journal.read(file))))
-    assert file.read_bytes() == data
-    assert counts == sorted(counts)
-    assert (counts[0], counts[-1]) == (0, len(records_of(whole)))
+@pytest.mark.parametrize("killed", [False, True], ids=["cut", "killed"])
+def test_a_journal_that_ends_anywhere(tmp_path: Path, *, killed: bool) -> None:
+    data = readers.journal_of_every_record(block_bytes=512).bytes()
+    path = tmp_path / "journal.bin"
+    path.write_bytes(data)
+    whole = cut_journals.parts(path)
+    assert len({part.said for part in whole}) > 10
+    problems = ((cut, cut_journals.problem(path, data, whole, cut, killed=killed)) for cut in range(len(data)))
+    assert [(cut, problem) for cut, problem in problems if problem] == []
 
 
 def test_bytes_that_are_no_records_end_a_block_and_are_counted(tmp_path: Path) -> None:

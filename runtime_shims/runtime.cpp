@@ -21,6 +21,7 @@
 #include "launches/flight_recorder_inputs.h"
 #include "launches/inspection.h"
 #include "launches/inspector.h"
+#include "launches/jitter.h"
 #include "launches/launch_guards.h"
 #include "launches/launch_record.h"
 #include "launches/replay_statistics.h"
@@ -344,6 +345,7 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   launch->on_side = std::exchange(thread->changes_stream, false) && enter_stream(call, thread->next_stream);
   launch->outer = call.innermost;
   launch->launch = call.launches++;
+  if (run->config.jitter.is_on) delay_before(run->config.jitter, call.call, launch->launch);
   launch->sequence = run->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   launch->generation = run->generation;
   launch->selected = call.inspecting && run->selects(*site, call.kind, call.call, launch->launch);

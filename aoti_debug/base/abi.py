@@ -56,6 +56,7 @@ class Variable(str, Enum):
     INSPECT = "AOTI_DEBUG_INSPECT"
     RANKS = "AOTI_DEBUG_RANKS"
     SUBSTITUTE = "AOTI_DEBUG_SUBSTITUTE"
+    JITTER = "AOTI_DEBUG_JITTER"
     WEIGHTS = "AOTI_DEBUG_WEIGHTS"
     # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"

@@ -75,6 +75,13 @@ class Loader {
     }
   }
 
+  void jitter() {
+    const char* value = variable("AOTI_DEBUG_JITTER");
+    if (value == nullptr || parse_jitter(value, &config_.jitter)) return;
+    complain("AOTI_DEBUG_JITTER", value, "a seed such as 7, or one with numbers of launches such as 7:0,3",
+             "no delays");
+  }
+
   void crumbs() {
     const char* value = variable("AOTI_DEBUG_CRUMB_EVERY");
     if (value == nullptr || (parse_bytes(value, &config_.crumb_every) && config_.crumb_every != 0)) return;
@@ -244,6 +251,24 @@ bool parse_ranks(const char* text, uint32_t rank, bool* is_chosen) {
   return true;
 }
 
+bool parse_jitter(const char* text, Jitter* jitter) {
+  const std::string_view words = text;
+  const size_t colon = std::min(words.find(':'), words.size());
+  Jitter found;
+  uint32_t seed = 0;
+  if (!parse_count(std::string(words.substr(0, colon)).c_str(), &seed)) return false;
+  for (size_t start = colon + 1; start <= words.size();) {
+    const size_t end = std::min(words.find(',', start), words.size());
+    if (!parse_count(std::string(words.substr(start, end - start)).c_str(), &found.launches.emplace_back()))
+      return false;
+    start = end + 1;
+  }
+  found.seed = seed;
+  found.is_on = true;
+  *jitter = std::move(found);
+  return true;
+}
+
 bool parse_bytes(const char* text, uint64_t* bytes) {
   if (text[0] < '0' || text[0] > '9') return false;
   uint64_t value = 0;
@@ -327,6 +352,7 @@ Config load_config(const AotiDebugPackage& package) {
   loader.bytes("AOTI_DEBUG_MAX_TENSOR_BYTES", &config.max_tensor_bytes);
   loader.bytes("AOTI_DEBUG_KEEP_FREE_BYTES", &config.keep_free_bytes);
   loader.bytes("AOTI_DEBUG_JOURNAL_BYTES", &config.journal_bytes);
+  loader.jitter();
   loader.crumbs();
   loader.launch();
   loader.flight();

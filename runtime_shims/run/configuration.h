@@ -27,6 +27,13 @@ struct LaunchChoice {
   uint32_t launch = 0;
 };
 
+// Random delays before launches.
+struct Jitter {
+  bool is_on = false;
+  uint64_t seed = 0;
+  std::vector<uint32_t> launches;  // numbers in a call; empty: every one
+};
+
 struct Config {
   uint32_t level = 0;
   Filter filter;
@@ -50,6 +57,7 @@ struct Config {
   uint64_t summaries = 0;  // calls per call that is summarised; 0: off
   uint64_t summaries_bytes = uint64_t{64} << 20;
   AotiDebugInspector inspector = nullptr;
+  Jitter jitter;
   Rank rank;
   std::string substitute;  // a file of instructions (substitutions.h); "" where there is none
   std::string weights;     // a table of weights in a file (weights_file.h), or a folder of them; "" where there is none
@@ -70,6 +78,9 @@ bool parse_launches(const char* text, std::vector<LaunchChoice>* launches);
 
 // Ranks with commas between them, "0,2-3", and whether `rank` is one of them. False where `text` is something else.
 bool parse_ranks(const char* text, uint32_t rank, bool* is_chosen);
+
+// A seed, or a seed and numbers of launches: "7", "7:0,3".
+bool parse_jitter(const char* text, Jitter* jitter);
 
 // A number with an optional suffix K, M, G or T (powers of 1024).
 bool parse_bytes(const char* text, uint64_t* bytes);

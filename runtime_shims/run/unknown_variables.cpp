@@ -40,6 +40,7 @@ constexpr std::string_view kKnownVariables[] = {
     "AOTI_DEBUG_INSPECT",
     "AOTI_DEBUG_RANKS",
     "AOTI_DEBUG_SUBSTITUTE",
+    "AOTI_DEBUG_JITTER",
     "AOTI_DEBUG_WEIGHTS",
 };
 constexpr std::string_view kOwnPrefix = "AOTI_DEBUG_";

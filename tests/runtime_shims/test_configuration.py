@@ -168,6 +168,15 @@ def test_filters_of_modules_and_lines(
             "0.1,",
             "AOTI_DEBUG_LAUNCH=0.1, is not CALL.LAUNCH such as 0.3, or several with commas; using every launch",
         ),
+        *(
+            (
+                "JITTER",
+                value,
+                f"AOTI_DEBUG_JITTER={value} is not a seed such as 7, or one with numbers of launches such as 7:0,3; "
+                "using no delays",
+            )
+            for value in ("often", "7:", "7:0,", "-1")
+        ),
         ("SUMMARIES", "often", "AOTI_DEBUG_SUMMARIES=often is not a number of calls, such as 1; using no summaries"),
         ("FLIGHT", "99999", "AOTI_DEBUG_FLIGHT=99999 is not a number up to 65536; using 65536"),
         ("PRINT", "stdout", "AOTI_DEBUG_PRINT=stdout is not stderr or none; using stderr"),

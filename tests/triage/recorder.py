@@ -66,11 +66,13 @@ class Recorder:
         subgraph: str = "",
         operands: tuple[ProxyArgument, ...] = (),
         line: int = 12,
+        read_after: Mapping[str, torch.Tensor] | None = None,
     ) -> str:
         """A launch that returns; its id.
 
         Args:
             changes: buffers that it reads and writes: (before, after).
+            read_after: what `reads` hold after the launch, where something else has written to them.
             params: the kernel's parameter of each buffer; by default those of Inductor's kernels, in order.
         """
         changes, numbers = changes or {}, numbers or {}
@@ -87,7 +89,7 @@ class Recorder:
         args: list[Arg] = [arg(name, role, base=name, param=params[name]) for name, role in roles.items()]
         args += [arg(name, Role.NONE, Form.SCALAR, param=name) for name in numbers]
         before = {**reads, **writes, **{name: pair[0] for name, pair in changes.items()}}
-        after = {**reads, **writes, **{name: pair[1] for name, pair in changes.items()}}
+        after = {**reads, **(read_after or {}), **writes, **{name: pair[1] for name, pair in changes.items()}}
         number = self._launches.get(call, 0)
         self._launches[call] = number + 1
         launches = tuple(known.name for known in self.kernels if known.name == kernel)

@@ -10,22 +10,23 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.base import terminal_cells
 from aoti_debug.base.errors import UsageError
-from aoti_debug.compare.diff.threaded_calls import (
+from aoti_debug.compare.bisect.threaded_calls import (
     CALLS_OF_A_THREAD,
     ThreadedCalls,
     ThreadsOptions,
     recorded_by_default,
 )
-from aoti_debug.compare.diff.threads_text import fault_line, threads_lines
+from aoti_debug.compare.bisect.threads_text import fault_line, threads_lines
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.rundir.threads_json import WeightUpdates
+from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_LARGEST_SEED = 2**31 - 1
 _EXCLUDED = ("repeat", "inspector", "tag", "ranks", "guards", "summaries")
 
 
 def threads(command: _Command) -> _Command:
-    """--threads, --runners and --update-weights: calls of the model from several threads."""
+    """--threads, --runners, --update-weights and --jitter: calls of the model from several threads."""
     count = click.option(
         "--threads",
         metavar="N",
@@ -44,7 +45,16 @@ def threads(command: _Command) -> _Command:
         is_flag=True,
         help="With --threads: after each call of the first thread, replace the weights by equal ones.",
     )
-    return count(runners(updates(command)))
+    jitter = click.option(
+        "--jitter",
+        metavar="[SEED]",
+        type=click.IntRange(0, _LARGEST_SEED),
+        is_flag=False,
+        flag_value=0,
+        help="With --threads: random delays before launches, so that a race shows more often; if a call is wrong, find "
+        "the smallest set of launches whose delays show it. Without SEED, it is 0.",
+    )
+    return count(runners(updates(jitter(command))))
 
 
 def calls(context: click.Context, number: int, threads: int | None) -> int:
@@ -55,7 +65,7 @@ def calls(context: click.Context, number: int, threads: int | None) -> int:
     """
     given = options.given(context)
     if threads is None:
-        needing = [given[name] for name in ("runners", "update_weights") if name in given]
+        needing = [given[name] for name in ("runners", "update_weights", "jitter") if name in given]
         if needing:
             raise UsageError(f"{needing[0]} needs --threads", hint=options.again_with("--threads", "4"))
         return number
@@ -65,10 +75,18 @@ def calls(context: click.Context, number: int, threads: int | None) -> int:
     return number if "calls" in given else CALLS_OF_A_THREAD * threads
 
 
-def asked(run: RunOptions, threads: int, runners: int | None, *, update_weights: bool) -> ThreadsOptions:
+def asked(
+    run: RunOptions, threads: int, runners: int | None, jitter: int | None, *, update_weights: bool
+) -> ThreadsOptions:
     """The calls that the options ask for."""
     updates = WeightUpdates.EQUAL if update_weights else WeightUpdates.NONE
-    return ThreadsOptions(run=recorded_by_default(run), threads=threads, runners=runners, updates=updates)
+    return ThreadsOptions(
+        run=recorded_by_default(run),
+        threads=threads,
+        runners=runners,
+        updates=updates,
+        jitter=None if jitter is None else Jitter(jitter),
+    )
 
 
 def fault_lines(called: ThreadedCalls | None, columns: int) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.pair_launches import pair_launches
-from aoti_debug.compare.diff.pairs import LaunchPair, RecordedTensors, TensorPair
+from aoti_debug.compare.diff.pairs import LaunchPair, RecordedTensor, RecordedTensors, TensorPair
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, span_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -16,7 +17,8 @@ from aoti_debug.runs.rundir.timeline import Launch
 class DifferenceKind(Enum):
     """The kind of the first difference of a call."""
 
-    WROTE = "from the same values that it read"
+    WROTE = "its inputs held the same values as alone, as far as they were recorded, and it wrote others"
+    MEANWHILE = "what it read changed while it ran"
     READ = "it read other values than the launch before it had written"
     GIVEN = "it read other values of an input or a weight"
     UNKNOWN = "not all that it read is recorded"
@@ -44,6 +46,7 @@ class FirstDifference:
         names: its arguments that differ.
         writer: of a READ: the launch of the same call that wrote what it read; None if that is not known.
         beside: launches of other threads that ran at the same time: beside it, or, of a READ, since the writer ended.
+        looked_after: of a WROTE: what it read was recorded after it as well.
     """
 
     kind: DifferenceKind
@@ -51,6 +54,7 @@ class FirstDifference:
     names: tuple[str, ...]
     writer: Launch | None
     beside: tuple[Beside, ...]
+    looked_after: bool = False
 
 
 class CallPairs:
@@ -71,15 +75,22 @@ class CallPairs:
             if reads := [read for read in pair.reads if read.equal is False]:
                 return self._read(pair, reads)
             if writes := [write for write in pair.writes if write.equal is False]:
-                is_known = all(read.equal is not None for read in pair.reads) and not pair.unpaired_reads
-                return FirstDifference(
-                    kind=DifferenceKind.WROTE if is_known else DifferenceKind.UNKNOWN,
-                    launch=pair.launch,
-                    names=_names(writes),
-                    writer=None,
-                    beside=self._beside(pair.launch, pair.launch.begin_ns, _spans(writes)),
-                )
+                return self._wrote(pair, writes)
         return None
+
+    def _wrote(self, pair: LaunchPair, writes: Sequence[TensorPair]) -> FirstDifference:
+        launch = pair.launch
+        changed = [read for read in pair.reads if _changed(read.b) is True]
+        is_known = all(read.equal is not None for read in pair.reads) and not pair.unpaired_reads
+        kind = DifferenceKind.MEANWHILE if changed else DifferenceKind.WROTE if is_known else DifferenceKind.UNKNOWN
+        return FirstDifference(
+            kind=kind,
+            launch=launch,
+            names=_names(changed or writes),
+            writer=None,
+            beside=self._beside(launch, launch.begin_ns, _spans(changed or writes)),
+            looked_after=kind is DifferenceKind.WROTE and all(_changed(read.b) is False for read in pair.reads),
+        )
 
     def _read(self, pair: LaunchPair, reads: Sequence[TensorPair]) -> FirstDifference:
         launch = pair.launch
@@ -111,6 +122,13 @@ def overlapping(launches: Iterable[Launch], thread: int, begin: int, end: int) -
         for other in launches
         if other.thread != thread and other.begin_ns <= end and (other.end_ns is None or other.end_ns >= begin)
     ]
+
+
+def _changed(read: RecordedTensor) -> bool | None:
+    """True if a tensor that a launch only reads was another one after it; None if it writes it, or that is unknown."""
+    before = RecordedTensor(read.launch, read.argument, Phase.BEFORE).hash
+    after = RecordedTensor(read.launch, read.argument, Phase.AFTER).hash
+    return None if read.argument.written or before is None or after is None else before != after
 
 
 def _shared(launch: Launch, spans: Sequence[ByteRange]) -> str:

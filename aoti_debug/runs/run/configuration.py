@@ -205,6 +205,7 @@ def recording_variables(path: Path, options: RunOptions, level: int) -> dict[str
     Args:
         level: the one in force.
     """
+    jitter = None if options.threads is None else options.threads.jitter
     variables = {
         Variable.RUN: path,
         Variable.LEVEL: None if options.level is None else levels.written(options.level),
@@ -223,6 +224,7 @@ def recording_variables(path: Path, options: RunOptions, level: int) -> dict[str
         Variable.ON_HIT: options.on_hit or None,
         Variable.RANKS: options.ranks or None,
         Variable.SUBSTITUTE: options.substitute,
+        Variable.JITTER: jitter.variable if jitter is not None else None,
         Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
     }
     return {name.value: str(value) for name, value in variables.items() if value is not None}

@@ -231,6 +231,7 @@ def words_of(options: RunOptions) -> tuple[str, ...]:
     if options.threads is not None:
         words += ["--threads", str(options.threads.threads), "--runners", str(options.threads.runners)]
         words += ["--update-weights"] if options.threads.updates is WeightUpdates.EQUAL else []
+        words += [] if options.threads.jitter is None else ["--jitter", str(options.threads.jitter.seed)]
     words += ["--summaries"] if options.summaries is not None else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]

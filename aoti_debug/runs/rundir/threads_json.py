@@ -28,6 +28,24 @@ class WeightUpdates(str, Enum):
     EQUAL = "equal"  # after each call of thread 0 they are replaced by equal ones, and swapped in
 
 
+@dataclass(frozen=True)
+class Jitter:
+    """Random delays before launches.
+
+    Attributes:
+        seed: of the random numbers, below 2**31.
+        launches: the numbers in a call of the launches that are delayed; () for every one.
+    """
+
+    seed: int
+    launches: tuple[int, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """The value of AOTI_DEBUG_JITTER: "7", "7:0,3"."""
+        return f"{self.seed}:{','.join(map(str, self.launches))}" if self.launches else str(self.seed)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ThreadPlan:
     """Threads that call a model.
@@ -39,6 +57,7 @@ class ThreadPlan:
         updates: of the weights.
         expected: a file of what the model returns for each set of inputs: bit for bit, or the call is wrong. If there
             is none, the calls with a set are compared with the first of them, and the file is written.
+        jitter: None for no delays before launches.
     """
 
     threads: int
@@ -46,6 +65,7 @@ class ThreadPlan:
     sets: int
     updates: WeightUpdates
     expected: str
+    jitter: Jitter | None = None
 
 
 class CallState(str, Enum):

@@ -40,6 +40,7 @@ def test_a_launch_that_writes_other_values_and_not_its_reader(tmp_path: Path) ->
     found = difference(tmp_path, buf0=X, read=X, buf1=X + 1)
     assert found is not None
     assert (found.kind, found.launch.id, found.names) == (DifferenceKind.WROTE, "0.0", ("buf0",))
+    assert found.looked_after
 
 
 def test_memory_that_changes_between_two_launches(tmp_path: Path) -> None:
@@ -48,6 +49,22 @@ def test_memory_that_changes_between_two_launches(tmp_path: Path) -> None:
     assert (found.kind, found.launch.id, found.names) == (DifferenceKind.READ, "0.1", ("buf0",))
     assert found.writer is not None
     assert found.writer.id == "0.0"
+
+
+def test_an_input_that_changes_while_the_launch_runs(tmp_path: Path) -> None:
+    alone = recorded(tmp_path / "alone", RIGHT)
+    base = tmp_path / "together"
+    base.mkdir()
+    recorder = Recorder(base, inputs=("x",), outputs=("buf1",))
+    recorder.journal.call_begin()
+    recorder.launch("first", {"x": X}, {"buf0": X}, read_after={"x": X + 3})
+    recorder.launch("second", {"buf0": X}, {"buf1": X + 1})
+    recorder.journal.call_end(launches=2)
+    recorder.journal.run_end()
+    calls = [next(iter(launches_by_call(run).values())) for run in (alone, recorder.run())]
+    found = CallPairs(alone, recorder.run()).first_difference(calls[0], calls[1])
+    assert found is not None
+    assert (found.kind, found.launch.id, found.names) == (DifferenceKind.MEANWHILE, "0.0", ("x",))
 
 
 def test_an_input_that_differs(tmp_path: Path) -> None:

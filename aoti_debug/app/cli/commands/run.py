@@ -24,9 +24,9 @@ from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, Us
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.steps import since_process_start
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.bisect.threaded_calls import ThreadedCalls, call_from_threads
 from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
-from aoti_debug.compare.diff.threaded_calls import ThreadedCalls, call_from_threads
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
@@ -177,6 +177,7 @@ def command(
     threads: int | None,
     runners: int | None,
     update_weights: bool,
+    jitter: int | None,
     verbose: bool,
     quiet: bool,
     timings: bool,
@@ -234,7 +235,7 @@ def command(
         if threads is None:
             result = runner.run(chosen, live)
         else:
-            asked = thread_options.asked(chosen, threads, runners, update_weights=update_weights)
+            asked = thread_options.asked(chosen, threads, runners, jitter, update_weights=update_weights)
             called = call_from_threads(asked, live)
             result = called.result
     package_manifest = result.run.manifest

@@ -1,16 +1,55 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.compare.diff.threaded_calls import ThreadedCalls, ThreadsOptions, call_from_threads, recorded_by_default
-from aoti_debug.compare.diff.threads_text import fault_line, threads_lines
+from aoti_debug.compare.bisect.threaded_calls import (
+    TRIES,
+    DelaySearch,
+    ThreadedCalls,
+    ThreadsOptions,
+    call_from_threads,
+    recorded_by_default,
+)
+from aoti_debug.compare.bisect.threads_text import delay_lines, fault_line, threads_lines
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.threads_json import WeightUpdates
+from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
+
+
+def test_the_launches_whose_delays_matter() -> None:
+    runs: list[tuple[int, ...]] = []
+
+    def shows(chosen: tuple[int, ...]) -> bool:
+        runs.append(chosen)
+        return {2, 9} <= set(chosen)
+
+    search = DelaySearch(shows)
+    assert search.smallest(range(12)) == (2, 9)
+    assert search.counts[2, 9] == (1, 1)
+    assert len(runs) <= 60
+
+
+def test_a_set_that_shows_it_sometimes_is_tried_again() -> None:
+    turns = itertools.count(1)
+    search = DelaySearch(lambda chosen: 5 in chosen and next(turns) % TRIES == 0)
+    assert search.smallest(range(8)) == (5,)
+    assert search.counts[5,] == (1, TRIES)
+
+
+def test_all_launches_are_no_smaller_set() -> None:
+    assert DelaySearch(lambda chosen: len(chosen) == 3).smallest(range(3)) == ()
+
+
+def test_nothing_shows_it_in_a_bounded_number_of_runs() -> None:
+    runs = []
+    assert DelaySearch(lambda chosen: bool(runs.append(chosen))).smallest(range(500)) == ()  # type: ignore[func-returns-value]
+    assert len(runs) == 60
+
 
 ACT = "native::act.default"
 
@@ -42,7 +81,17 @@ class TestCalls:
         lines = threads_lines(found)
         assert lines[0].startswith(f"DIFFERENT {len(found.wrong)} of 4 calls on 2 threads: not bit-equal")
         assert f"  first    {ACT} differs first in {len(found.wrong)} of " in lines[1]
-        assert any(f"{ACT} read the same values as alone, and wrote others to" in line for line in lines)
+        assert any(f"{ACT} wrote other values to" in line for line in lines)
+
+    def test_delays_are_not_blamed_for_what_is_wrong_without_them(self, native_package: Path, tmp_path: Path) -> None:
+        found = called(native_package, tmp_path, "share", jitter=Jitter(7))
+        assert found.delays is not None
+        assert (found.delays.without, found.delays.launches) == (TRIES, ())
+        assert found.delays.wrong_without > 0
+        assert found.delays.runs == 1 + TRIES
+        (line,) = delay_lines(found.delays)
+        assert line == f"  delays   a call was wrong in {found.delays.wrong_without} of 3 runs without delays, too"
+        assert "--jitter 7" in " ".join(found.result.run.info.command)
 
     @pytest.mark.parametrize("updates", WeightUpdates)
     def test_a_clean_model(self, native_package: Path, tmp_path: Path, updates: WeightUpdates) -> None:

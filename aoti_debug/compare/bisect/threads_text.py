@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from aoti_debug.base import wording
+from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCalls, WrongCall
 from aoti_debug.compare.diff.first_difference import Beside, DifferenceKind, FirstDifference
-from aoti_debug.compare.diff.threaded_calls import ThreadedCalls, WrongCall
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord
@@ -31,6 +31,7 @@ def threads_lines(found: ThreadedCalls) -> list[str]:
         return [f"EQUAL {calls}: bit-equal to the same calls alone{updates}"]
     lines = [f"DIFFERENT {len(found.wrong)} of {calls}: not bit-equal to the same calls alone{updates}"]
     lines += _pattern(found.wrong)
+    lines += delay_lines(found.delays)
     for call in found.wrong[:MAX_LISTED]:
         lines += _call_lines(call, found.together.run, record)
     if len(found.wrong) > MAX_LISTED:
@@ -85,6 +86,24 @@ def _pattern(wrong: Sequence[WrongCall]) -> list[str]:
     return lines
 
 
+def delay_lines(delays: DelayedLaunches | None) -> list[str]:
+    """The part that random delays before launches have in it."""
+    if delays is None:
+        return []
+    without = f"in {delays.wrong_without} of {wording.pluralize(delays.without, 'run')} without delays"
+    if delays.wrong_without:
+        return [f"  delays   a call was wrong {without}, too"]
+    if not delays.launches:
+        return [f"  delays   a call was wrong {without}; no delays of some launches only showed it"]
+    names = wording.join_truncated([f"{one.key.launch} {one.kernel}" for one in delays.launches], 4)
+    launches = "launch" if len(delays.launches) == 1 else "launches"
+    shown = f"in {delays.shown} of {wording.pluralize(delays.tried, 'run')}"
+    return [
+        f"  delays   a call was wrong {without}; {shown} with delays before {launches} {names} of each call alone "
+        f"({wording.pluralize(delays.runs, 'run')} in all)"
+    ]
+
+
 def _call_lines(wrong: WrongCall, run: RunDir, record: ThreadsRecord) -> Iterator[str]:
     assert wrong.call.element is not None
     number = wrong.number if wrong.run_call is None else wrong.run_call
@@ -101,7 +120,10 @@ def _first_lines(first: FirstDifference, record: ThreadsRecord) -> Iterator[str]
     head = f"  launch   {launch.id} {launch.kernel} "
     match first.kind:
         case DifferenceKind.WROTE:
-            yield f"{head}read the same values as alone, and wrote others to {names}"
+            when = "before and after it" if first.looked_after else "before it"
+            yield f"{head}wrote other values to {names}; what it reads was the same as alone {when}"
+        case DifferenceKind.MEANWHILE:
+            yield f"{head}wrote other values; {names}, which it only reads, changed while it ran"
         case DifferenceKind.UNKNOWN:
             yield f"{head}wrote other values to {names}; not all that it read is recorded"
         case DifferenceKind.GIVEN:

@@ -1,0 +1,303 @@
+"""Calls a package from several threads, and compares each call with the same call alone; which delays show a race."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base.abi import CallKind, Level
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
+from aoti_debug.compare.diff.first_difference import CallPairs, FirstDifference
+from aoti_debug.compare.diff.pair_launches import launches_by_call
+from aoti_debug.package.recording.levels import WITH_HASHES
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions, Shown
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import threads_json
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.threads_json import Jitter, ThreadCall, ThreadPlan, ThreadsRecord, WeightUpdates
+from aoti_debug.runs.rundir.timeline import Launch
+
+CALLS_OF_A_THREAD = 4  # by default
+HANGS_AFTER = 60.0  # seconds without a launch, by default: a deadlock is what threads may end in
+_LOOKED_INTO = 16  # wrong calls of which the first launch that differs is found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadsOptions:
+    """A package that is called from threads.
+
+    Attributes:
+        run: the options of the runs; `calls` is the number of calls of all threads together.
+        threads: from 2.
+        runners: how many calls the loader lets run at once; None for as many as threads.
+        jitter: of the calls from threads.
+    """
+
+    run: RunOptions
+    threads: int
+    runners: int | None = None
+    updates: WeightUpdates = WeightUpdates.NONE
+    jitter: Jitter | None = None
+
+
+@dataclass(frozen=True)
+class WrongCall:
+    """A call that returned something else than the same call alone.
+
+    Attributes:
+        number: among the calls of all threads, from 0.
+        order: among those of its thread, from 0.
+        run_call: its number in the run; None if it is not recorded.
+        first: the first launch that differs; None if none is known to.
+    """
+
+    number: int
+    order: int
+    call: ThreadCall
+    run_call: int | None
+    first: FirstDifference | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayedLaunches:
+    """The delays that show that calls are wrong.
+
+    Attributes:
+        without: runs without delays.
+        wrong_without: those of them in which a call was wrong.
+        launches: of the smallest set of launches whose delays show it; () if none smaller than all was found.
+        shown: the runs with delays of this set alone in which a call was wrong.
+        tried: all runs with delays of this set alone.
+        runs: from threads, all together.
+    """
+
+    without: int
+    wrong_without: int
+    launches: tuple[Launch, ...]
+    shown: int
+    tried: int
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadedCalls:
+    """The calls from threads against those alone.
+
+    Attributes:
+        alone: the run of the same calls in one thread.
+        together: None if the calls alone have already failed, or were no basis for a comparison.
+        record: of the run that counts: from threads if there is one.
+        unrepeatable: alone, the calls that differ from an earlier one with the same inputs.
+        wrong: in the order of calls.
+        delays: what delays have to do with it; None where there were none, or nothing is wrong.
+    """
+
+    alone: RunResult
+    together: RunResult | None
+    record: ThreadsRecord | None
+    unrepeatable: tuple[int, ...] = ()
+    wrong: tuple[WrongCall, ...] = ()
+    delays: DelayedLaunches | None = None
+
+    @property
+    def result(self) -> RunResult:
+        """The run that counts: from threads if there is one."""
+        return self.alone if self.together is None else self.together
+
+
+class ThreadSession:
+    """Runs of the same calls, each in a process of its own: alone, then from threads, as often as is asked for.
+
+    Attributes:
+        alone: the run of all calls in one thread.
+        record: of that run.
+        runs: how many there were from threads.
+    """
+
+    def __init__(self, options: ThreadsOptions, folder: Path, observer: Observer | None) -> None:
+        """Makes the calls alone.
+
+        Args:
+            folder: for what the calls are expected to return.
+
+        Raises:
+            UsageError: an option is wrong.
+            ArtifactError, ToolchainError, TargetError, RunDirError: as of `runner.run`.
+        """
+        check(options)
+        self._observer = observer
+        self._run = options.run if options.run.stall is not None else replace(options.run, stall=HANGS_AFTER)
+        self._plan = ThreadPlan(
+            threads=options.threads,
+            runners=options.runners or options.threads,
+            sets=min(options.threads, options.run.calls),
+            updates=options.updates,
+            expected=str(folder / "expected.pt"),
+        )
+        plan = replace(self._plan, threads=1, updates=WeightUpdates.NONE)
+        self.alone = runner.run(replace(self._run, threads=plan), observer)
+        self.record = threads_json.read(self.alone.run.path)
+        self.runs = 0
+
+    def unrepeatable(self) -> tuple[int, ...]:
+        """The calls alone that differ from an earlier one with the same inputs."""
+        calls = () if self.record is None else self.record.calls
+        return tuple(number for number, call in enumerate(calls) if call.state.is_wrong)
+
+    def called(self, jitter: Jitter | None = None) -> RunResult:
+        """The calls from threads.
+
+        Raises:
+            ArtifactError, TargetError, RunDirError: as of `runner.run`.
+        """
+        self.runs += 1
+        return runner.run(replace(self._run, threads=replace(self._plan, jitter=jitter)), self._observer)
+
+
+def is_wrong(result: RunResult) -> bool:
+    """True if a call of a run from threads differs from the same call alone, or the run has failed."""
+    record = threads_json.read(result.run.path)
+    return result.verdict is not None or (record is not None and any(call.state.is_wrong for call in record.calls))
+
+
+def check(options: ThreadsOptions) -> None:
+    """Validates the options.
+
+    Raises:
+        UsageError: one is wrong, or excludes another.
+    """
+    if options.threads < 2:
+        raise UsageError(f"--threads {options.threads} is less than 2", hint="--threads 4 calls from four threads")
+    if options.runners is not None and options.runners < 1:
+        raise UsageError(f"--runners {options.runners} is less than 1", hint="--runners takes a number from 1")
+
+
+def compared(alone: RunResult, together: RunResult) -> ThreadedCalls:
+    """Compares the calls of two runs.
+
+    Raises:
+        RunDirError: a record of one of them is damaged.
+    """
+    record = threads_json.read(together.run.path)
+    if record is None:
+        return ThreadedCalls(alone=alone, together=together, record=None)
+    wrong = _wrong_calls(alone.run, together.run, record)
+    return ThreadedCalls(alone=alone, together=together, record=record, wrong=wrong)
+
+
+def _wrong_calls(alone: RunDir, together: RunDir, record: ThreadsRecord) -> tuple[WrongCall, ...]:
+    numbers = list(record.numbers(together.timeline.calls))
+    pairs = CallPairs(alone, together)
+    first, second = launches_by_call(alone), launches_by_call(together)
+    orders: dict[int, int] = {}
+    found: list[WrongCall] = []
+    for number, (call, run_call) in enumerate(zip(record.calls, numbers, strict=True)):
+        order = orders[call.thread] = orders.get(call.thread, -1) + 1
+        if not call.state.is_wrong:
+            continue
+        difference = None
+        if run_call is not None and len(found) < _LOOKED_INTO:
+            launches = (first.get((CallKind.MODEL, number), []), second.get((CallKind.MODEL, run_call), []))
+            difference = pairs.first_difference(*launches)
+        found.append(WrongCall(number, order, call, run_call, difference))
+    return tuple(found)
+
+
+def recorded_by_default(options: RunOptions) -> RunOptions:
+    """The options at the level that says which launch differs first, if they name none."""
+    level = Level.HASH.value if options.level is None else options.level
+    phase = "both" if level in WITH_HASHES and options.phase is None else options.phase
+    return replace(options, level=level, phase=phase, shown=Shown.NOTHING)
+
+
+TRIES = 3  # runs of a set of delays, until one shows it
+_MOST_RUNS = 60  # of the search
+
+
+def call_from_threads(options: ThreadsOptions, observer: Observer | None = None) -> ThreadedCalls:
+    """Runs a package twice, each time in a process of its own: all calls in one thread, then in several.
+
+    With delays, if a call is wrong: further runs without delays, and with those of some launches only.
+
+    Raises:
+        UsageError: an option is wrong.
+        ArtifactError, ToolchainError, TargetError, RunDirError: as of `runner.run`.
+    """
+    forking = python_process.forking_from(PRELOADED, options.run.user_code.imports)
+    with tempfile.TemporaryDirectory() as folder, forking as server:
+        server.preload()
+        session = ThreadSession(options, Path(folder), observer)
+        changed = session.unrepeatable()
+        if session.record is None or changed or session.alone.run.state is not ExitKind.CLEAN:
+            return ThreadedCalls(alone=session.alone, together=None, record=session.record, unrepeatable=changed)
+        together = session.called(options.jitter)
+        found = compared(session.alone, together)
+        if options.jitter is None or not is_wrong(together):
+            return found
+        return replace(found, delays=_delays(session, options.jitter, together))
+
+
+def _delays(session: ThreadSession, jitter: Jitter, together: RunResult) -> DelayedLaunches:
+    """The delays that show it, by more runs."""
+    outcomes = [is_wrong(session.called()) for _ in range(TRIES)]
+    numbers: tuple[int, ...] = ()
+    shown = tried = 0
+    if not any(outcomes):
+        search = DelaySearch(lambda chosen: is_wrong(session.called(Jitter(jitter.seed, chosen))))
+        numbers = search.smallest(range(_launches_of_a_call(together)))
+        shown, tried = search.counts.get(numbers, (0, 0))
+    launches = {launch.key.launch: launch for launch in session.alone.run.launches if launch.key.call == 0}
+    return DelayedLaunches(
+        without=len(outcomes),
+        wrong_without=sum(outcomes),
+        launches=tuple(launches[number] for number in numbers if number in launches),
+        shown=shown,
+        tried=tried,
+        runs=session.runs,
+    )
+
+
+def _launches_of_a_call(result: RunResult) -> int:
+    """The number of launches of the longest call of a model."""
+    keys = (launch.key for launch in result.run.launches if launch.key.kind is CallKind.MODEL)
+    return max((key.launch + 1 for key in keys), default=0)
+
+
+class DelaySearch:
+    """Searches the smallest set of launches whose delays show that calls are wrong.
+
+    Attributes:
+        counts: of each set that was tried, the runs that showed it, and all of them.
+    """
+
+    def __init__(self, shows: Callable[[tuple[int, ...]], bool]) -> None:
+        """`shows`: runs the calls with delays before launches of these numbers; True if a call is wrong."""
+        self._shows = shows
+        self._runs = 0
+        self.counts: dict[tuple[int, ...], tuple[int, int]] = {}
+
+    def smallest(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """The set; () if no set that was tried shows it, or only all of them."""
+        found = smallest(tuple(numbers), self._outcome)
+        return found if len(found) < len(numbers) else ()
+
+    def _outcome(self, chosen: tuple[int, ...]) -> SetOutcome:
+        """A set that does not show it may do so in more runs: then its parts are tried."""
+        for tried in range(1, TRIES + 1):
+            if self._runs >= _MOST_RUNS:
+                break
+            self._runs += 1
+            shows = self._shows(chosen)
+            self.counts[chosen] = (int(shows), tried)
+            if shows:
+                return SetOutcome.YES
+        return SetOutcome.UNKNOWN

@@ -1,0 +1,179 @@
+"""Calls a model with planted shared state from several threads, and looks whether `aoti-debug run --threads` finds it.
+
+usage: python -m benchmarks.quality.threads [--runs N] [--threads N] [--calls N] [--reduce] [FAULT ...]
+
+The operators of threads_ops.cpp share state between threads as a variable of the environment says, each fault in its
+own way; some look similar and are right. One model has all of them; it is built once. Every fault is looked for in N
+runs without delays and N with delays of another seed each (`--jitter`). Prints a Markdown table: in how many runs a
+call was wrong, which launch differed first, and with --reduce the smallest set of launches whose delays show it. Exit
+code 1: a right model was blamed, or a launch was named that neither shares state nor reads what is shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.bisect.threaded_calls import (
+    ThreadSession,
+    ThreadsOptions,
+    call_from_threads,
+    compared,
+    is_wrong,
+    recorded_by_default,
+)
+from aoti_debug.compare.bisect.threads_text import delay_lines
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.threads_json import Jitter
+from benchmarks.markdown import table
+
+SOURCE = Path(__file__).parent / "threads_ops.cpp"
+STORE, LOAD, TOUCH = "planted::store.default", "planted::load.default", "planted::touch.default"
+# The beginnings of the kernels that share the state, or that read what is shared.
+FAULTS = {
+    "scratch": (STORE,),
+    "lazy": (STORE,),
+    "counter": (STORE,),
+    "static tensor": (STORE,),
+    "kept pointer": (LOAD,),
+    "global": (LOAD,),
+    "alias": (LOAD, "cpp_fused__softmax"),
+    "weight": (TOUCH, "cpp_fused_mul", "cpp_fused__softmax"),
+}
+RIGHT = ("none", "mutex", "thread_local", "safe static", "atomic counter")
+
+
+class Model(torch.nn.Module):
+    """Launches that read the weight stand before and behind the operator that may write to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(64, 64)
+        self.register_buffer("weight", torch.linspace(0.5, 2, 64))
+        self.weight: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        stored = torch.ops.planted.store(torch.relu(self.linear(x)))
+        middle = torch.cumsum(torch.sin(stored), -1) * self.weight
+        touched = torch.ops.planted.touch(middle, self.weight)
+        loaded = torch.ops.planted.load(touched, stored)
+        return torch.softmax(loaded + self.weight, -1), loaded
+
+
+@dataclass
+class Found:
+    """What the runs of one fault have shown.
+
+    Attributes:
+        without, with_delays: runs in which a call was wrong.
+        named: how often each launch was the first that differs.
+        other: how often a launch was named that shares no state.
+    """
+
+    without: int = 0
+    with_delays: int = 0
+    named: Counter[str] = field(default_factory=Counter)
+    other: int = 0
+    delays: str = ""
+
+
+def library(folder: Path) -> Path:
+    """The operators, compiled."""
+    toolchain = Toolchain(find_compiler(), find_torch())
+    root = toolchain.torch.directory
+    words = ["-std=c++20", "-O1", "-w", "-fPIC", "-shared", f"-I{root}/include"]
+    words += [f"-I{root}/include/torch/csrc/api/include", str(SOURCE), f"-L{root}/lib", f"-Wl,-rpath,{root}/lib"]
+    words += ["-ltorch_cpu", "-lc10", "-ltorch", "-o", str(folder / "threads_ops.so")]
+    toolchain.run([toolchain.compiler.path, *words], f"{SOURCE.name} does not compile")
+    return folder / "threads_ops.so"
+
+
+def build(folder: Path) -> tuple[Path, UserCode]:
+    """The instrumented package, and its operators."""
+    operators = library(folder)
+    torch.ops.load_library(operators)
+    program = torch.export.export(Model().eval(), (torch.linspace(-1, 1, 1024 * 64).reshape(1024, 64),))
+    torch.export.save(program, folder / "model.pt2")
+    package = builder.build(folder / "model.pt2", output=folder / "planted.pt2", libraries=(operators,))
+    return package, UserCode(libraries=(operators,))
+
+
+def first_launches(session: ThreadSession, jitter: Jitter | None) -> tuple[bool, list[str]]:
+    """A run from threads: whether a call was wrong, and the kernels of the launches that differ first."""
+    result = session.called(jitter)
+    if result.verdict is not None:
+        return True, [launch.kernel for launch in result.verdict.suspects]
+    found = compared(session.alone, result)
+    return is_wrong(result), [call.first.launch.kernel for call in found.wrong if call.first is not None]
+
+
+def look_for(fault: str, options: ThreadsOptions, runs: int, *, reduces: bool) -> Found:
+    """Runs one fault without and with delays."""
+    found, expected = Found(), FAULTS.get(fault, ())
+    with tempfile.TemporaryDirectory() as folder:
+        session = ThreadSession(options, Path(folder), None)
+        for jitter in (None,) * runs + tuple(map(Jitter, range(runs))):
+            wrong, kernels = first_launches(session, jitter)
+            found.without += wrong and jitter is None
+            found.with_delays += wrong and jitter is not None
+            found.named.update(kernels)
+            found.other += sum(not kernel.startswith(expected) for kernel in kernels)
+    if reduces and fault in FAULTS:
+        for seed in range(runs):
+            delays = call_from_threads(replace(options, jitter=Jitter(seed))).delays
+            if delays is not None and not delays.wrong_without:
+                found.delays = " ".join(line.strip() for line in delay_lines(delays))
+                break
+    return found
+
+
+def rows(found: dict[str, Found], runs: int) -> Iterator[list[str]]:
+    for fault, one in found.items():
+        named = ", ".join(f"{kernel} {count}" for kernel, count in one.named.most_common(3)) or "-"
+        yield [fault, f"{one.without} of {runs}", f"{one.with_delays} of {runs}", named, str(one.other), one.delays]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("faults", nargs="*", choices=[*FAULTS, *RIGHT, []], metavar="FAULT")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--calls", type=int, default=16)
+    parser.add_argument("--reduce", action="store_true")
+    chosen = parser.parse_args()
+    found: dict[str, Found] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        python_process.forking_from(PRELOADED, (), read_late=("PLANTED",)) as server,
+    ):
+        package, code = build(Path(folder))
+        server.preload()
+        for fault in chosen.faults or (*FAULTS, *RIGHT):
+            run = RunOptions(
+                package, out=Path(folder) / "runs", calls=chosen.calls, user_code=code, environment={"PLANTED": fault}
+            )
+            options = ThreadsOptions(run=recorded_by_default(run), threads=chosen.threads)
+            found[fault] = look_for(fault, options, chosen.runs, reduces=chosen.reduce)
+            print(fault, found[fault], file=sys.stderr, flush=True)
+    header = ("planted", "without delays", "with delays", "first launch that differs", "others named", "delays")
+    table(header, list(rows(found, chosen.runs)))
+    blamed = [fault for fault, one in found.items() if one.other or (fault in RIGHT and one.without + one.with_delays)]
+    return 1 if blamed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

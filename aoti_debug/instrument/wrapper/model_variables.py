@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from aoti_debug.base import dtypes
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, variables
@@ -27,7 +28,11 @@ _MOVED = re.compile(r"\bauto (\w+) = std::move\((\w+)\);")
 _ALIGNED = re.compile(r"^\s*(\w+) = std::move\(RAIIAtenTensorHandle\((\w+)\)\);", re.MULTILINE)
 _GIVEN = re.compile(r"\bauto (\w+) = std::move\(inputs\[")
 _RELEASED = re.compile(r"\boutput_handles\[\d+\] = (\w+)\.release\(\);")
-_FROM_POOL = re.compile(r"\baoti_torch__alloc_from_pool\(\s*(\w+)[^;]*&(\w+?)(?:_handle)?\)")
+_FROM_POOL = re.compile(
+    r"\baoti_torch__alloc_from_pool\(\s*(?P<pool>\w+)\s*,\s*(?P<offset>[^,]*),\s*cached_torch_dtype_(?P<dtype>\w+)\s*,"
+    r"\s*\d+\s*,\s*(?P<sizes>\w+)\s*,\s*(?P<strides>\w+)\s*,\s*&(?P<handle>\w+)\s*\)"
+)
+_OWNER = re.compile(r"\b(?:auto|RAIIAtenTensorHandle) (\w+)\s*(?:=\s*RAIIAtenTensorHandle\s*)?\((\w+)\);")
 _LITERAL = re.compile(r"-?\d+L*\Z")
 _MOST = 1 << 16  # elements that are listed to see whether two views have one in common
 
@@ -106,11 +111,11 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Elements:
-    """A part of a buffer.
+    """A part of a buffer, or of a pool that buffers lie in.
 
     Attributes:
-        begin: the first element.
-        sizes, strides: in elements.
+        begin: the first element; of a pool the first byte.
+        sizes, strides: in elements; of a pool in bytes, with one dimension more for the bytes of an element.
     """
 
     begin: int
@@ -132,6 +137,16 @@ class Elements:
             total *= size
         return total
 
+    @property
+    def is_dense(self) -> bool:
+        """True if it has every element between its first and its last one."""
+        covered = 1
+        for step, size in sorted(zip(self.strides, self.sizes, strict=True)):
+            if size > 1 and step != covered:
+                return False
+            covered *= size
+        return True
+
     def elements(self) -> Iterator[int]:
         """All of them, in any order."""
         for index in product(*map(range, self.sizes)):
@@ -148,8 +163,10 @@ def overlap(one: Elements, other: Elements) -> bool | None:
         return True if UNKNOWN not in (one, other) else None
     if UNKNOWN in (one, other):
         return None
-    if one.end <= other.begin or other.end <= one.begin:
+    if 0 in (one.count, other.count) or one.end <= other.begin or other.end <= one.begin:
         return False
+    if one.is_dense and other.is_dense:
+        return True
     if max(one.count, other.count) > _MOST:
         return None
     return not set(one.elements()).isdisjoint(other.elements())
@@ -165,8 +182,9 @@ class Memories:
         self._bases |= {m[1]: m[2] for m in _MOVED.finditer(text) if m[1] != m[2]}
         # An input that is not aligned is replaced by a copy: what reads it later reads either.
         self._bases |= {m[2]: m[1] for m in _ALIGNED.finditer(text) if m[1] in inputs}
-        self._bases |= {m[2]: m[1] for m in _FROM_POOL.finditer(text)}
-        self._pooled = {m[2] for m in _FROM_POOL.finditer(text)}
+        self._pooled = {m["handle"]: m for m in _FROM_POOL.finditer(text)}
+        self._bases |= {handle: m["pool"] for handle, m in self._pooled.items()}
+        self._bases |= {m[1]: m[2] for m in _OWNER.finditer(text) if m[2] in self._pooled}
         self._arrays = {m[1]: _literals(m[2]) for m in _ARRAY.finditer(text)}
         self._views = {m[1]: (m[2], m[3], m[4], m[5]) for m in _NAMED_VIEW.finditer(text)}
         self.inputs = frozenset(map(self.owner, inputs))
@@ -189,15 +207,36 @@ class Memories:
             if variable in self._views:
                 return self._view(*self._views[variable])
             if variable in self._pooled:
-                return UNKNOWN
+                allocated = self._pooled[variable]
+                if not _LITERAL.match(allocated["offset"].strip()):
+                    return UNKNOWN
+                offset = int(allocated["offset"].strip().rstrip("L"))
+                return self._laid_out(variable, offset, allocated["sizes"], allocated["strides"])
         return WHOLE
 
     def _view(self, base: str, sizes: str, strides: str, begin: str) -> Elements:
-        known_sizes, known_strides = self._arrays.get(sizes), self._arrays.get(strides)
         outer = self._of(base)
-        if known_sizes is None or known_strides is None or outer == UNKNOWN:
+        unit = self._unit(base)
+        if outer == UNKNOWN or unit is None:
             return UNKNOWN
-        return Elements(outer.begin + int(begin), known_sizes, known_strides)
+        return self._laid_out(base, outer.begin + int(begin) * unit, sizes, strides)
+
+    def _laid_out(self, name: str, begin: int, sizes: str, strides: str) -> Elements:
+        """A part of the memory that a variable lies in, by the names of the arrays of its sizes and strides."""
+        known_sizes, known_strides, unit = self._arrays.get(sizes), self._arrays.get(strides), self._unit(name)
+        if known_sizes is None or known_strides is None or unit is None:
+            return UNKNOWN
+        if not any(variable in self._pooled for variable in self._chain(name)):
+            return Elements(begin, known_sizes, known_strides)
+        return Elements(begin, (*known_sizes, unit), (*(step * unit for step in known_strides), 1))
+
+    def _unit(self, name: str) -> int | None:
+        """The bytes of an element of a buffer that lies in a pool, None if they are unknown; of another one 1."""
+        allocated = next((self._pooled[variable] for variable in self._chain(name) if variable in self._pooled), None)
+        if allocated is None:
+            return 1
+        dtype = dtypes.of_name(allocated["dtype"])
+        return None if dtype is None else dtype.item_bytes
 
     def _chain(self, name: str) -> tuple[str, ...]:
         """A variable, then what it is a view or a handle of, and so on."""

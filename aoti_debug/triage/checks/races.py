@@ -61,10 +61,17 @@ class _Names:
                 return f"{race.memory}, {promise.dtype} ({', '.join(promise.sizes)}),"
         return race.memory
 
-    def _does(self, racer: Racer, memory: str) -> str:
-        """ "0.3 triton_poi_fused_0 writes buf0 on stream 1"."""
+    def _does(self, race: Race, racer: Racer, memory: str) -> str:
+        """ "0.3 triton_poi_fused_0 writes buf0 on stream 1", "… writes buf9, in the memory of buf0, on stream 1"."""
         kernel = "" if racer.site == _CALLER else f" {self._manifest.sites[racer.site].kernel}"
-        return f"{self._launch(racer)}{kernel} {racer.does} {memory} {_on(racer.stream)}"
+        shown = memory if racer.argument == race.memory else f"{racer.argument}, in the memory of {race.memory},"
+        return f"{self._launch(racer)}{kernel} {racer.does} {shown} {_on(racer.stream)}"
+
+    def _both(self, race: Race) -> str:
+        """Both sides of a race, in the order in which the host starts them."""
+        again = "it" if race.first.argument == race.memory else race.memory
+        first = self._does(race, race.first, self._memory(race))
+        return f"{first}, {self._does(race, race.second, again)}"
 
     def _where(self, racer: Racer) -> str:
         """ "0.3, buf0: model.py:7 in forward: …", "0.3, buf0_view: line 190 of the generated wrapper"."""
@@ -85,24 +92,23 @@ class _Names:
         first, second = race.first, race.second
         names = self._launch(first), self._launch(second)
         late = "read" if second.does == "reads" else "write"
-        instead = "before the other has written it" if late == "read" else "while the other still uses it"
+        instead = f"before {names[0]} has written it" if late == "read" else f"while {names[0]} still uses its memory"
         return Finding(
             RACE,
             f"no event orders {names[0]} {_on(first.stream)} before {names[1]} {_on(second.stream)}: "
             f"both use {race.memory}",
             where=self._place(second),
             evidence=(
-                f"{self._does(first, self._memory(race))}, {self._does(second, 'it')}; {race.missing}",
+                f"{self._both(race)}; {race.missing}",
                 *(self._where(racer) for racer in (first, second)),
             ),
-            possible=(f"{names[1]} may {late} {race.memory} {instead}",),
+            possible=(f"{names[1]} may {late} {second.argument} {instead}",),
             chain=(self._place(first), self._place(second)),
         )
 
     def doubtful(self, race: Race) -> str:
         """A sentence about a race that may be none."""
-        both = f"{self._does(race.first, race.memory)}, {self._does(race.second, 'it')}"
-        return f"there may be a race: {both}; {race.missing}; {race.doubt}"
+        return f"there may be a race: {self._both(race)}; {race.missing}; {race.doubt}"
 
 
 def _on(stream: int) -> str:

@@ -245,6 +245,7 @@ def cases() -> dict[str, Case]:
         "streams": Case(lambda x, y: (torch.relu(x) @ y, y.sin().sum(0)), two, change=_on_a_side_stream),
         "streams_fork_join": Case(_fork_join, two, change=_on_their_streams),
         "streams_pipeline": Case(_pipeline, two, change=_on_their_streams),
+        "streams_pools": Case(_pipeline, two, {"memory_planning": True}, change=_on_their_streams),
         "streams_side_kernels": Case(_side_kernels, two, change=_on_their_streams),
         "streams_there_and_back": Case(_there_and_back, two, change=_on_their_streams),
         "streams_two_branches": Case(_two_branches, two, change=_on_their_streams),

@@ -53,6 +53,26 @@ def test_inductor_reuses_a_buffer_that_a_side_stream_still_reads() -> None:
     }
 
 
+def test_buffers_that_lie_in_the_same_bytes_of_a_pool() -> None:
+    """The planned memory of the pipeline: a sum on the stream of the call is written where the products are read."""
+    text = planted_races.as_generated("pools")
+    order = order_of(text)
+    assert [(r.first.stream, r.first.argument, r.second.argument, r.memory, r.doubt) for r in order.races] == [
+        (1, "buf5", "buf16", "pool1", ""),
+        (2, "buf5", "buf16", "pool1", ""),
+    ]
+    apart = text.replace(
+        "(pool1, 16384L, cached_torch_dtype_float32, 1", "(pool1, 32768L, cached_torch_dtype_float32, 1"
+    )
+    assert apart != text
+    assert order_of(apart).races == ()
+    symbolic = text.replace(
+        "(pool1, 16384L, cached_torch_dtype_float32, 1", "(pool1, 4L*s0, cached_torch_dtype_float32, 1"
+    )
+    doubts = {race.doubt for race in order_of(symbolic).races}
+    assert doubts == {"it is not known whether they touch the same bytes of it"}
+
+
 def test_the_launches_that_each_launch_waits_for() -> None:
     """Of the pipeline: sites 2, 5 and 6 on the stream of the call, 3 on stream 1, 4 on stream 2."""
     sites = planted_races.analysed(clean("pipeline")).sites
@@ -174,6 +194,7 @@ def test_an_input_that_a_side_stream_reads_at_once() -> None:
 def test_overlapping_elements() -> None:
     """Compared with the elements one by one."""
     shapes = [((), ()), ((4,), (1,)), ((4,), (2,)), ((2, 3), (6, 1)), ((2, 3), (6, 2)), ((0, 3), (1, 1))]
+    shapes += [((2, 3), (3, 1)), ((3, 2), (1, 3)), ((2, 2, 2), (1, 1, 5)), ((2, 1), (1, 9))]
     parts = [Elements(begin, sizes, strides) for begin in range(6) for sizes, strides in shapes]
     for one, other in product(parts, parts):
         if WHOLE in (one, other):
@@ -182,5 +203,7 @@ def test_overlapping_elements() -> None:
     assert overlap(WHOLE, parts[1]) is True
     assert overlap(WHOLE, UNKNOWN) is None
     assert overlap(parts[1], UNKNOWN) is None
+    dense = Elements(0, (1 << 20,), (1,))
+    assert overlap(dense, Elements(1 << 19, (1 << 20,), (1,))) is True
     large = Elements(0, (1 << 20,), (2,))
     assert overlap(large, Elements(1, (1 << 20,), (2,))) is None

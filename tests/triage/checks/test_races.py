@@ -58,7 +58,7 @@ def test_a_race_as_text() -> None:
         "RACE no event orders site 2 on stream 0 before site 3 on stream 1: both use buf0",
         "  where    /home/u/model.py:13 in forward: step_3()",
         "           aoti_torch_cuda_mm_out  aten.mm.out  buf0",
-        "  maybe    site 3 may read buf0 before the other has written it",
+        "  maybe    site 3 may read buf0 before site 2 has written it",
         "  because  site 2 triton_poi_fused_relu_0 writes buf0, float32 (64, 64), on stream 0, "
         "site 3 aoti_torch_cuda_mm_out",
         "           reads it on stream 1; no event is recorded on stream 0 between them",
@@ -81,6 +81,16 @@ def test_after_a_run_launches_have_their_names(tmp_path: Path) -> None:
 def test_every_other_race_is_beside_the_first() -> None:
     finding = races.statically(described(planted_races.as_generated("side_kernels")))
     assert [found.what.rpartition(" ")[2] for found in (finding, *finding.also)] == ["buf5", "buf6"]
+
+
+def test_memory_that_is_used_again_has_its_name() -> None:
+    """The buffer of the first launch is given to the second one under another name."""
+    finding = races.statically(described(planted_races.as_generated("fork_join")))
+    assert finding.evidence[0].startswith(
+        "site 3 aoti_torch_cuda_mm_out reads buf0, float32 (64, 64), on stream 1, "
+        "site 4 triton_poi_fused_add_sin_1 writes buf9, in the memory of buf0, on stream 0; "
+    )
+    assert finding.possible == ("site 4 may write buf9 while site 3 still uses its memory",)
 
 
 def test_what_may_be_a_race_is_a_note() -> None:

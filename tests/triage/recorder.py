@@ -112,6 +112,10 @@ class Recorder:
             self._tensor(call, number, slot, Phase.AFTER, name, after[name], unset=False)
         return f"{call}.{number}"
 
+    def take_over(self, name: str, old: str) -> None:
+        """Gives a buffer the memory of one that is not used any more."""
+        self._memory[name] = self._memory[old]
+
     def run(self) -> RunDir:
         """The run; the same one when asked again."""
         if (self.base / "latest").exists():

@@ -17,7 +17,15 @@ from aoti_debug.compare.regions.writes import LastWrites, stores_to
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.package.manifest import Form, Kernel, Role
 from aoti_debug.package.recording.values import Number
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import (
+    HIGHER_ORDER,
+    Graph,
+    Node,
+    NodeKind,
+    Reference,
+    ValueKey,
+    nodes_in,
+)
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -26,6 +34,7 @@ from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 _VIEW = re.compile(r"_view\d*\Z")
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)
 _TENSORS = (Form.TENSOR, Form.POINTER)
+_GIVING_OUTPUTS = tuple(f"{HIGHER_ORDER}{name}" for name in ("cond", "invoke_subgraph"))  # give what a body does
 
 Frame = tuple[CallKind, int, str, tuple[int, ...]]
 """One execution of a graph: the kind and number of the call, the graph, the iteration of each enclosing loop."""
@@ -82,6 +91,8 @@ class RecordedValues:
         self._of_frame: dict[Frame, Symbols] = {}
         self._earlier: dict[Frame, list[Write]] = defaultdict(list)
         self._memory: dict[Frame, LastWrites[Write]] = defaultdict(LastWrites)
+        self._of_call: dict[tuple[CallKind, int], LastWrites[Write]] = defaultdict(LastWrites)
+        self._has_bodies = any(n.kind is NodeKind.SUBGRAPH for graph in reference.graphs for n in graph.nodes)
         self._without_address: dict[tuple[Frame, str], Write] = {}
         self._unwritten: dict[tuple[int, int], bool] = {}  # by site and argument
         self._names: dict[tuple[int, str], ValueKey | None] = {}  # of values, by site
@@ -174,6 +185,8 @@ class RecordedValues:
                 self._without_address[frame, write.argument.name] = write
             else:
                 self._memory[frame].add(write.span, write)
+                if self._has_bodies:
+                    self._of_call[frame[:2]].add(write.span, write)
         self._bind_sizes(launch)
 
     def _bind_sizes(self, launch: Launch) -> None:
@@ -208,12 +221,27 @@ class RecordedValues:
         parts = () if span is None else self._memory[frame].to_any_of(span)
         name, graph = _VIEW.sub("", argument.name), self.graph(launch)
         if graph is not None and name in graph.held and (argument.role is Role.INOUT or _makes(launch, argument)):
-            return Read(argument, None, None)  # its value is there after the launch
+            return Read(argument, self._handed_out(launch, span), None)  # its own value is there after the launch
         value = self._named(launch, name) or self._named(launch, argument.spec.base)
         if parts and value is not None:  # a part of it was overwritten, or several, one after the other
             newest = max(parts, key=lambda write: write.launch.sequence).value
             value = newest if newest is not None and newest.node == value.node else value
         return Read(argument, value, self._without_address.get((frame, argument.spec.base)))
+
+    def _handed_out(self, launch: Launch, span: ByteRange | None) -> ValueKey | None:
+        """The value that a branch or region has left in these bytes, as the graph of a launch has it; None if none."""
+        write = None if span is None else self._of_call[frame_of(launch)[:2]].covering(span)
+        graph, body = self.graph(launch), None if write is None else self.graph(write.launch)
+        if write is None or write.value is None or write.value.after or graph is None or body is None:
+            return None
+        outputs = next((node.args[0] for node in body.nodes if node.kind is NodeKind.OUTPUT), ())
+        places = [i for i, item in enumerate(outputs) if [*nodes_in(item)] == [write.value.node]]
+        found = [
+            node.name
+            for node in graph.nodes
+            if node.is_member and node.args[1] in places and _calls(graph, graph.by_name[node.inputs[0]], body)
+        ]
+        return ValueKey(found[0]) if len(found) == 1 else None
 
     def _named(self, launch: Launch, name: str) -> ValueKey | None:
         """The value of a buffer, an input or a weight by its name in the generated code."""
@@ -271,6 +299,14 @@ class RecordedValues:
             return (*(None,) * (count - 1), value if is_allocated else None)
         versions = (*((value,) if is_allocated else ()), *(ValueKey(value.node, mutator) for mutator in mutators))
         return versions if len(versions) == count else (*(None,) * (count - 1), versions[-1])
+
+
+def _calls(graph: Graph, call: Node, body: Graph) -> bool:
+    """True for a branch or a region of this body; what a loop gives is not what its condition does."""
+    bodies = (graph.by_name[name] for name in call.inputs)
+    return call.target in _GIVING_OUTPUTS and any(
+        node.kind is NodeKind.SUBGRAPH and node.target == body.name for node in bodies
+    )
 
 
 def _makes(launch: Launch, argument: Argument) -> bool:

@@ -10,7 +10,17 @@ import torch
 
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.package.manifest import Kind
-from aoti_debug.package.reference.program import FORMAT, Reference
+from aoti_debug.package.reference.program import (
+    FORMAT,
+    HIGHER_ORDER,
+    MEMBER_OF,
+    MODEL,
+    BufferValue,
+    Graph,
+    Node,
+    NodeKind,
+    Reference,
+)
 from tests.factories import triton_kernel
 from tests.triage.recorder import Recorder
 
@@ -46,3 +56,45 @@ def test_a_buffer_that_a_kernel_takes_as_written_and_never_stores_to(
     run = recorder.run()
     values = RecordedValues(run, REFERENCE)
     assert [write.argument.name for write in values.writes[run.launches[0].key]] == written
+
+
+def calling(target: str, *bodies: Graph) -> Reference:
+    """A program that adds to the result of an operator that takes graphs."""
+    subgraphs = tuple(Node(body.name, NodeKind.SUBGRAPH, body.name) for body in bodies)
+    passed = tuple({"node": body.name} for body in bodies)
+    nodes = (
+        Node("arg0", NodeKind.INPUT),
+        *subgraphs,
+        Node("called", NodeKind.CALL, target, args=(*passed, {"node": "arg0"})),
+        *(Node(f"member{i}", NodeKind.CALL, MEMBER_OF, args=({"node": "called"}, i)) for i in range(2)),
+        Node("add", NodeKind.CALL, "aten.add.Tensor", args=({"node": "member1"}, 1)),
+    )
+    return Reference(FORMAT, "2.13", (Graph("", MODEL, nodes, (BufferValue("buf2", "add"),)), *bodies), ())
+
+
+def body(name: str) -> Graph:
+    nodes = (
+        Node("arg0", NodeKind.INPUT),
+        Node("sin", NodeKind.CALL, "aten.sin.default", args=({"node": "arg0"},)),
+        Node("output", NodeKind.OUTPUT, args=([{"node": "arg0"}, {"node": "sin"}],)),
+    )
+    return Graph(name, MODEL, nodes, (BufferValue(f"{name}_buf0", "sin"),))
+
+
+@pytest.mark.parametrize(
+    ("target", "read"),
+    [("cond", "member1"), ("invoke_subgraph", "member1"), ("while_loop", "None")],
+)
+def test_a_result_of_a_branch_or_region_that_is_overwritten_is_known(tmp_path: Path, target: str, read: str) -> None:
+    """A buffer that takes over its memory has another name."""
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf2",))
+    recorder.journal.call_begin()
+    before, inside, after = torch.zeros(4), torch.ones(4), torch.ones(4) * 2
+    name = "true_graph_0_buf0"
+    recorder.launch("cpp_fused_sin_0", {"arg0": before}, {name: inside}, subgraph="true_graph_0")
+    recorder.take_over("buf2", name)
+    recorder.launch("cpp_fused_add_1", {}, {}, changes={"buf2": (inside, after)})
+    run = recorder.run()
+    reference = calling(f"{HIGHER_ORDER}{target}", body("true_graph_0"), body("false_graph_0"))
+    (found,) = RecordedValues(run, reference).reads[run.launches[1].key]
+    assert str(found.value) == read

@@ -32,6 +32,8 @@ _FROM_POOL = re.compile(
     r"\baoti_torch__alloc_from_pool\(\s*(?P<pool>\w+)\s*,\s*(?P<offset>[^,]*),\s*cached_torch_dtype_(?P<dtype>\w+)\s*,"
     r"\s*\d+\s*,\s*(?P<sizes>\w+)\s*,\s*(?P<strides>\w+)\s*,\s*&(?P<handle>\w+)\s*\)"
 )
+_ALLOCATED = re.compile(r"\bRAIIAtenTensorHandle (\w+)\(\1_handle\);")
+_RESET = re.compile(r"\b(\w+)\.reset\(\);")
 _OWNER = re.compile(r"\b(?:auto|RAIIAtenTensorHandle) (\w+)\s*(?:=\s*RAIIAtenTensorHandle\s*)?\((\w+)\);")
 _LITERAL = re.compile(r"-?\d+L*\Z")
 _MOST = 1 << 16  # elements that are listed to see whether two views have one in common
@@ -173,7 +175,12 @@ def overlap(one: Elements, other: Elements) -> bool | None:
 
 
 class Memories:
-    """The memory of the tensors of one function."""
+    """The memory of the tensors of one function.
+
+    Attributes:
+        inputs, outputs: the variables that own the memory of the model's inputs and outputs.
+        allocated: where buffers are allocated, by their variables: offsets into the wrapper's text.
+    """
 
     def __init__(self, masked: str, body: Body) -> None:
         text = masked[body.opening : body.closing]
@@ -189,10 +196,19 @@ class Memories:
         self._views = {m[1]: (m[2], m[3], m[4], m[5]) for m in _NAMED_VIEW.finditer(text)}
         self.inputs = frozenset(map(self.owner, inputs))
         self.outputs = frozenset(self.owner(m[1]) for m in _RELEASED.finditer(text))
+        self.allocated = {m[1]: body.opening + m.start() for m in _ALLOCATED.finditer(text)}
+        self._moved = {m[2] for m in _MOVED.finditer(text)}
+        self._ends = {m[1]: body.opening + m.start() for m in _RESET.finditer(text)}
 
     def owner(self, name: str) -> str:
         """The variable that owns the memory of a tensor."""
         return resolve_alias(name, self._bases)
+
+    def freed(self, name: str) -> int | None:
+        """The offset at which the memory of a buffer is given back; None if that is when the function returns."""
+        handles = {name, *(other for other in self._bases if self.owner(other) == name)} - self._moved
+        ends = [self._ends.get(handle) for handle in handles]
+        return None if None in ends or name in self.outputs else max(end for end in ends if end is not None)
 
     def part(self, arg: Arg) -> Elements:
         """The elements of its memory that an argument holds: a launch that is passed it may touch all of them."""

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import (
@@ -231,6 +231,7 @@ class _Search:
         self._memories = Memories(masked, body)
         self._calls = {call.site.id: call for call in calls}
         self._steps = statements
+        self._regions = other_streams(masked, body)
         self._inputs = frozenset(inputs) | self._memories.inputs
         blocks = conditional_blocks(masked, body)
         self._conditional = {call.site.id for call in calls if is_within(call.call.head.start, blocks)}
@@ -249,7 +250,7 @@ class _Search:
 
     def result(self, streams: tuple[int, ...], undecided: tuple[str, ...]) -> Found:
         """The races of the function, those without doubt first."""
-        found = [*self._between_launches(), *self._with_caller()]
+        found = [*self._between_launches(), *self._with_caller(), *self._by_allocator()]
         found.sort(key=lambda race: (bool(race.doubt), race.second.site, race.first.site))
         waits = {site: sites for site, sites in waited_for(self._strict).items() if site not in self._conditional}
         return Found(StreamOrder(streams, tuple(found), undecided), waits)
@@ -319,6 +320,33 @@ class _Search:
                 who = f"only {', '.join(streams)} waits for it" if streams else "nothing waits for it between them"
                 return f"event {record.event} is recorded on {stream_text(one.stream)} between them, and {who}"
         return "the events between them do not order them"
+
+    def _by_allocator(self) -> Iterator[Race]:
+        """Buffers that are given back while another stream may use them, and whose memory may be used again.
+
+        The allocator gives memory again to the stream that it was allocated on, at once.
+        """
+        accesses = self._by_memory()
+        for name, begin in self._memories.allocated.items():
+            end, stream = self._memories.freed(name), self._stream_at(begin)
+            others = [a for a in accesses.get(name, ()) if self._strict.launches[a.site].stream not in (stream, HOST)]
+            later = [
+                other
+                for other, offset in self._memories.allocated.items()
+                if end is not None and offset > end and self._stream_at(offset) == stream and accesses.get(other)
+            ]
+            for access, other in product(others, later):
+                user = accesses[other][0]
+                if not self._strict.has(access.site, user.site):
+                    missing = self._missing(access.site, user.site)
+                    doubt = f"the allocator may give the memory of {name} to {other}"
+                    yield Race(self._racer(access), self._racer(user), name, missing, doubt)
+                    break
+
+    def _stream_at(self, offset: int) -> int | None:
+        """The stream that memory is allocated on at an offset; None if it is not known."""
+        region = next((region for region in self._regions if region.start < offset < region.end), None)
+        return 0 if region is None else region.number
 
     def _with_caller(self) -> Iterator[Race]:
         """Inputs that side streams use before they wait for the caller's work, and outputs that stay behind on them."""

@@ -73,6 +73,32 @@ def test_buffers_that_lie_in_the_same_bytes_of_a_pool() -> None:
     assert doubts == {"it is not known whether they touch the same bytes of it"}
 
 
+def test_memory_that_is_given_back_while_another_stream_uses_it() -> None:
+    """A buffer of stream 1 that a product on stream 2 reads, then one more buffer and product on stream 1."""
+    text = clean("pipeline")
+    after = next(line for line in text.splitlines() if "arg1_1.reset();" in line)
+    enter = next(line for line in text.splitlines() if "StreamGuard>(_aoti_aux_stream_cache.get(1," in line)
+    more = f"""
+{enter}
+    AtenTensorHandle buf40_handle;
+    RAIIAtenTensorHandle buf40(buf40_handle);
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cuda_mm_out(buf40, arg1_1, arg1_1));
+    _aoti_current_stream_guard.reset();
+"""
+    assert "    buf5.reset();\n" in text
+    end = "    _aoti_current_stream_guard.reset();\n"
+    at = text.rindex(end) + len(end)
+    race = only_race(text[:at] + more + text[at:].replace(after, "", 1))
+    assert (race.first.site, race.first.stream, race.second.stream, race.memory) == (4, 2, 1, "buf5")
+    assert race.doubt == "the allocator may give the memory of buf5 to buf40"
+    waits = more.replace(
+        "    AtenTensorHandle",
+        "    AOTI_RUNTIME_CUDA_CHECK(cudaStreamWaitEvent(_aoti_aux_stream_cache.get(1, this->device_idx_, stream), "
+        "_aoti_event_cache.get(5, this->device_idx_), 0));\n    AtenTensorHandle",
+    )
+    assert order_of(text[:at] + waits + text[at:]).races == ()
+
+
 def test_the_launches_that_each_launch_waits_for() -> None:
     """Of the pipeline: sites 2, 5 and 6 on the stream of the call, 3 on stream 1, 4 on stream 2."""
     sites = planted_races.analysed(clean("pipeline")).sites

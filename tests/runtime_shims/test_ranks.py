@@ -37,6 +37,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
             "RANK": str(number),
             "WORLD_SIZE": "4",
             "LOCAL_WORLD_SIZE": "4",
+            "LOCAL_RANK": str(3 - number),
             "TORCHELASTIC_RUN_ID": "jöb",
             "TORCHELASTIC_RESTART_COUNT": "2",
             "MASTER_ADDR": "a",
@@ -50,7 +51,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def test_ranks_share_a_directory_which_python_finds_too(
     load: Load, tmp_path: Path, rank: Callable[[int], None]
 ) -> None:
-    for number in (0, 3):
+    for number in (3, 0):
         rank(number)
         runtime = load(RUN=None, DIR=tmp_path, PRINT="none", BACKTRACE="0")
         one_launch(runtime)

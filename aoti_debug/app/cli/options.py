@@ -1,4 +1,4 @@
-"""Options that several commands share, with the types of their values."""
+"""Options that several commands share, with the types of their values; those of `show` as data."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from aoti_debug.app.cli.lines import width
 from aoti_debug.base import abi
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
@@ -56,44 +57,6 @@ def modules_and_lines(what: str) -> Callable[[_Command], _Command]:
         return module(line(command))
 
     return add
-
-
-def recorded_values(command: _Command) -> _Command:
-    """--filter, --module, --line, --phase and --flight: which launches and values of a run are recorded."""
-    flight = click.option(
-        "--flight",
-        metavar="K",
-        type=click.IntRange(0, levels.MAX_FLIGHT),
-        help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
-    )
-    phase = click.option(
-        "--phase",
-        type=click.Choice(levels.PHASES),
-        help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
-    )
-    kernels = filters(
-        "Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the journal."
-    )
-    return kernels(modules_and_lines("Print and save only launches")(phase(flight(command))))
-
-
-def watchpoints(command: _Command) -> _Command:
-    """--watch and --on-hit."""
-    watch = click.option(
-        "--watch",
-        metavar="'NAME: CONDITION'",
-        multiple=True,
-        help="Look at arguments, or at all arguments of kernels, of this name in every launch: 'buf7: absmax > 1e4', "
-        "'*: nan'. Repeatable.",
-    )
-    on_hit = click.option(
-        "--on-hit",
-        metavar="ACTIONS",
-        default="",
-        help="What a watchpoint that is hit does: save (the tensors of the launch), stack (the native call stack, "
-        "once), stop (the run), count (nothing else); several with commas.",
-    )
-    return watch(on_hit(command))
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -194,30 +157,6 @@ exported = click.option(
 model_name = click.option(
     "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
 )
-run_out = click.option(
-    "--out",
-    metavar="DIR",
-    type=FilePath(file_okay=False),
-    help=f"Where the run directory is made.  [default: {ResultKind.RUNS.default}]",
-)
-guard_zones = click.option(
-    "--guards",
-    is_flag=True,
-    help="Put guard zones around the buffers that the model allocates and check them after every launch: this finds "
-    "launches that write out of bounds.",
-)
-launches = click.option(
-    "--launch",
-    "launches",
-    metavar="CALL.LAUNCH",
-    multiple=True,
-    help="Print and save this launch only. Repeatable.",
-)
-summaries = click.option(
-    "--summaries",
-    is_flag=True,
-    help="Keep the statistics of what each launch writes, of every call, in one small file: aoti-debug summaries.",
-)
 guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
 
 
@@ -250,20 +189,6 @@ wide = click.option(
     callback=lambda context, parameter, asked: UNLIMITED if asked else width(),
     help="Show names in full, on lines as long as they need.",
 )
-
-
-def verbosity(command: _Command) -> _Command:
-    """-v and -q; the command takes `verbose` and `quiet`."""
-    quiet = click.option(
-        "-q", "--quiet", is_flag=True, help="Print what was found and where the run is: no names, values or progress."
-    )
-    verbose = click.option(
-        "-v",
-        "--verbose",
-        is_flag=True,
-        help="At level 3, print the name of each launch; without -v only in a pipe, and if --level 3 is given.",
-    )
-    return verbose(quiet(command))
 
 
 def user_code(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -382,3 +307,39 @@ def out(kind: ResultKind, what: str) -> Callable[[_Command], _Command]:
 def opens(text: str = "Open the page in the browser.") -> Callable[[_Command], _Command]:
     """--open, as `opens`; the text is its help."""
     return click.option("--open", "opens", is_flag=True, help=text)
+
+
+@dataclass(frozen=True)
+class CodeOptions:
+    """The forms of a kernel's code that are shown: its source, the PTX and the machine code of a Triton kernel.
+
+    Attributes:
+        trusted: a disassembler may read the machine code of a run that was not made on this account.
+    """
+
+    source: bool
+    ptx: bool
+    sass: bool
+    trusted: bool = False
+
+    def __bool__(self) -> bool:
+        return self.source or self.ptx or self.sass
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """The options of `--calls`.
+
+    Attributes:
+        operators: patterns of operators and kernels; a kernel is taken for any operator that it holds.
+        where: a condition that one tensor of a call must meet; "" for none.
+        hashes: print the hash of every tensor.
+        eager: the exported program to call in eager in place of the launches; None for the launches.
+        trusted: call it even if it was not made on this account.
+    """
+
+    operators: tuple[str, ...] = ()
+    where: str = ""
+    hashes: bool = False
+    eager: Path | None = None
+    trusted: bool = False

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
+from aoti_debug.app.cli.options import CallOptions, CodeOptions
 from aoti_debug.base.abi import CallKind, Level
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.compare.compare_run import reference_of

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.app.cli.lines import print_json, print_lines, width_of_code
+from aoti_debug.app.cli.options import CallOptions, CodeOptions
 from aoti_debug.app.cli.ranks import one_rank
-from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass

@@ -33,6 +33,7 @@ FOLDER = "calls"  # of a run directory
 NOT_FINITE = "not_finite.bin"  # the file of the first call whose results were not finite
 _HISTORY = 4  # calls that have returned and whose inputs are still there
 _HEADER = struct.Struct("<qqq")  # the number of the call, how it ended, bytes of the layouts, which follow
+_END = 8  # the byte in it that says how the call ended
 _ALIGNMENT = 64
 _LARGEST = 1 << 30  # bytes of a call that are kept, unless all calls are to be kept
 _SHARE = 0.05  # of the time of the calls that copies may take, unless all calls are to be kept
@@ -190,7 +191,6 @@ class KeptInputs(PackageUse):
         self._run = run
         self._package = package
         self._keeps_all = keeps_all
-        self._process = 0
         self._weights = GivenWeights(run / FOLDER / f"weights-{os.getpid()}-{id(self)}", keeps_all=keeps_all)
         self._start()
 
@@ -208,18 +208,18 @@ class KeptInputs(PackageUse):
         self._seconds_of_copies = self._seconds_of_calls = 0.0
         self._has_not_finite = False
         self._is_ended = False
-        self._process = os.getpid()
+        self._forks = _forks
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
         """Calls the model, after its inputs were copied."""
         __tracebackhide__ = True  # pytest shows the caller
-        if self._process != os.getpid():
+        if self._forks != _forks:
             self._start()
         number = next(self._numbers)
         if number == 0:
             torch_settings.keep(self._run / FOLDER)
-        file = None if self._is_ended or _is_captured(inputs) else self._kept(number, inputs)
-        began = time.perf_counter()
+        file = None if self._is_ended else self._kept(number, inputs)
+        began = time.perf_counter() if file is None else file.filled
         try:
             results = run(inputs, *arguments, **keywords)
         except BaseException:
@@ -233,18 +233,17 @@ class KeptInputs(PackageUse):
                 self._has_not_finite = True
                 file.rename(NOT_FINITE)
             else:
-                with self._lock:
-                    self._files.append(file)
+                self._files.append(file)
         return results
 
     def _kept(self, number: int, inputs: Sequence[torch.Tensor]) -> _File | None:
         """The file that the inputs of a call were copied into; None where they were not."""
         try:
-            if not self._keeps_all and not self._is_cheap(inputs):
-                self._end()
+            file = self._file(
+                tuple([(tensor.is_cpu, tensor.dtype, tensor.shape, tensor.stride()) for tensor in inputs])
+            )
+            if file is None:
                 return None
-            key = tuple((tensor.dtype, tensor.shape, tensor.stride()) for tensor in inputs)
-            file = self._file(key)
         except Exception:  # noqa: BLE001 - of tensors without memory, or a full disk; the script goes on
             self._end()
             return None
@@ -252,33 +251,38 @@ class KeptInputs(PackageUse):
             began = time.perf_counter()
             self._weights.tell(file.path.parent, number)
             file.fill(number, inputs)
-            self._seconds_of_copies += time.perf_counter() - began
+            file.filled = time.perf_counter()
+            self._seconds_of_copies += file.filled - began
         except Exception:  # noqa: BLE001 - of a device that has failed: what was kept before tells why
             file.close()
             self._is_ended = True
             return None
         return file
 
-    def _is_cheap(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """False if a copy would wait for a device, or copies take a good part of the time."""
-        if any(tensor.device.type != "cpu" for tensor in inputs):
-            return False
-        if sum(tensor.nbytes for tensor in inputs) > _LARGEST:
-            return False
-        return self._seconds_of_copies < max(_MEASURED, _SHARE * self._seconds_of_calls)
+    def _file(self, key: tuple[Any, ...]) -> _File | None:
+        """A file that no call uses, with room for tensors of these layouts; None where they are not to be copied.
 
-    def _file(self, key: tuple[Any, ...]) -> _File:
-        """A file that no call uses, with room for tensors of these layouts."""
+        A copy would break the capture of a CUDA graph; or wait for a device, or take a good part of the time.
+        """
+        is_of_cpu = False not in [entry[0] for entry in key]
+        if not is_of_cpu and _is_captured():
+            return None
+        takes_little = self._seconds_of_copies < max(_MEASURED, _SHARE * self._seconds_of_calls)
+        if not self._keeps_all and not (is_of_cpu and takes_little):
+            self._end()
+            return None
         with self._lock:
             if self._folder is None:
                 self._folder = self._new_folder()
-            if len(self._files) < _HISTORY:
-                return _File(self._folder / f"{next(self._names)}.bin", key)
-            file = self._files.pop(0)
-        if file.key == key:
+            file = self._files.pop(0) if len(self._files) >= _HISTORY else None
+        if file is not None and file.key == key:
             return file
-        file.close()
-        return _File(file.path, key)
+        if file is not None:
+            file.close()
+        if not self._keeps_all and _layouts(key)[1] > _LARGEST:
+            self._end()
+            return None
+        return _File(self._folder / f"{next(self._names)}.bin" if file is None else file.path, key)
 
     def _new_folder(self) -> Path:
         """The folder of this model. Its number is that of the run of the package that the model's first call begins."""
@@ -296,6 +300,13 @@ class KeptInputs(PackageUse):
             self._files = []
 
 
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+_forks = 0  # that this process comes from
+os.register_at_fork(after_in_child=_count_fork)
 _orders: defaultdict[tuple[Path, int, str], Iterator[int]] = defaultdict(itertools.count)
 
 
@@ -303,7 +314,10 @@ class _File:
     """A file for the tensors of one call, mapped into memory.
 
     Args:
-        key: dtype, shape and strides of each tensor.
+        key: of each tensor whether it is on the CPU, its dtype, shape and strides.
+
+    Attributes:
+        filled: when it got the tensors that are in it, by time.perf_counter.
 
     Raises:
         OSError: there is no room.
@@ -315,32 +329,28 @@ class _File:
         begin = _aligned(_HEADER.size + len(text))
         self.path = path
         self.key = key
+        self.filled = 0.0
         with path.open("w+b") as file:
             os.posix_fallocate(file.fileno(), 0, begin + size)  # a page without room would kill the process
             self._memory = mmap.mmap(file.fileno(), begin + size)
         self._memory[_HEADER.size : _HEADER.size + len(text)] = text
         self._bytes_of_layouts = len(text)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._places = [(address + begin + layout.begin, layout.bytes) for layout in layouts.tensors]
+        places = [(address + begin + layout.begin, layout.bytes) for layout in layouts.tensors]
+        self._places = [(is_of_cpu, *place) for (is_of_cpu, *_), place in zip(key, places, strict=True)]
 
     def fill(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
         """Copies the tensors of a call."""
-        self._write_header(number, KeptEnd.OPEN)
-        for tensor, (address, size) in zip(tensors, self._places, strict=True):
+        _HEADER.pack_into(self._memory, 0, number, 0, self._bytes_of_layouts)
+        for tensor, (is_of_cpu, address, size) in zip(tensors, self._places, strict=True):
             if not size:
                 continue
-            source = tensor
-            if tensor.device.type != "cpu":
-                source = tensor.detach().as_strided((size // tensor.element_size(),), (1,)).cpu()
+            source = tensor if is_of_cpu else tensor.detach().as_strided((size // tensor.element_size(),), (1,)).cpu()
             ctypes.memmove(address, source.data_ptr(), size)
-
-    def _write_header(self, number: int, end: KeptEnd) -> None:
-        self._number = number
-        _HEADER.pack_into(self._memory, 0, number, end, self._bytes_of_layouts)
 
     def end(self, end: KeptEnd) -> None:
         """Says how the call ended."""
-        self._write_header(self._number, end)
+        self._memory[_END] = end
 
     def rename(self, name: str) -> None:
         """Gives the file another name, under which it stays as it is."""
@@ -354,7 +364,7 @@ class _File:
 def _layouts(key: tuple[Any, ...]) -> tuple[_Layouts, int]:
     """The layouts of tensors one after the other, and how many bytes they take."""
     found, end = [], 0
-    for dtype, shape, strides in key:
+    for _, dtype, shape, strides in key:
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         size = 0 if 0 in shape else (last + 1) * dtype.itemsize
         found.append(_Layout(str(dtype).removeprefix("torch."), tuple(shape), tuple(strides), end, size))
@@ -366,13 +376,8 @@ def _aligned(position: int) -> int:
     return -(-position // _ALIGNMENT) * _ALIGNMENT
 
 
-def _is_captured(inputs: Sequence[torch.Tensor]) -> bool:
-    """True in the capture of a CUDA graph, which a copy to the host would break, and on a device that has failed.
-
-    The call says so to the script, not this.
-    """
-    if all(tensor.device.type == "cpu" for tensor in inputs):
-        return False
+def _is_captured() -> bool:
+    """True in the capture of a CUDA graph, and on a device that has failed: the call says so to the script."""
     import torch
 
     try:

@@ -73,6 +73,8 @@ class GivenWeights:
 
     def tell(self, folder: Path, call: int) -> None:
         """Writes down what is in force from a call on, into the folder of the model's calls."""
+        if self._is_told:
+            return
         with self._lock:
             if not self._is_told:
                 path = folder / _STATE.replace("*", str(call))

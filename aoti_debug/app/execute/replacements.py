@@ -290,16 +290,20 @@ def _subclass(loader: Any, init: Callable[..., None]) -> Any:
 
 
 def _called(method: Any) -> Any:
+    """A call of the model, which marks the exceptions of the model; they are unseen as those of `_unseen`."""
+
     @functools.wraps(method)
     def call(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True  # pytest shows the caller
         try:
             return getattr(self, USE).call(functools.partial(method, self), inputs, *args, **kwargs)
-        except Exception as error:
-            vars(error)[_OF_MODEL] = True
-            raise
+        except BaseException as error:
+            if isinstance(error, Exception):
+                vars(error)[_OF_MODEL] = True
+            error.__traceback__ = _of_others(error.__traceback__)
+            raise  # which adds no frame
 
-    return _unseen(call)
+    return call
 
 
 def _changed(name: str, method: Any) -> Any:

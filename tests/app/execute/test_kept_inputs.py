@@ -67,6 +67,34 @@ def test_the_last_calls_and_the_one_that_failed(tmp_path: Path) -> None:
     assert found[9].tensors()[0].tolist() == [9, 9]
 
 
+@pytest.mark.parametrize("calls", [1, 6])
+def test_a_process_that_was_forked_numbers_its_own_calls(tmp_path: Path, calls: int) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+    for _ in range(calls):
+        use.call(doubled, [torch.ones(2)])
+    child = os.fork()
+    if not child:
+        try:
+            use.call(doubled, [torch.full((2,), 5.0)])
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    (of_child,) = kept_calls(tmp_path, child, "a", 0)
+    assert (of_child.number, of_child.tensors()[0].tolist()) == (0, [5, 5])
+    assert sorted(kept(tmp_path)) == list(range(calls))[-4:]
+    assert all(call.tensors()[0].tolist() == [1, 1] for call in kept(tmp_path).values())
+
+
+def test_tensors_of_other_layouts_get_files_of_their_own(tmp_path: Path) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+    inputs = [torch.arange(6.0), torch.arange(6.0).reshape(2, 3), torch.arange(6.0).reshape(3, 2).t(), torch.arange(6)]
+    for number in range(12):
+        use.call(lambda _: [], [inputs[number % 4 if number < 8 else 0]])
+    found = kept(tmp_path)
+    assert sorted(found) == [8, 9, 10, 11]
+    assert all(torch.equal(call.tensors()[0], inputs[0]) for call in found.values())
+
+
 def test_the_first_call_that_is_not_finite(tmp_path: Path) -> None:
     use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
     for number in range(9):
@@ -111,6 +139,7 @@ def test_a_device_that_has_failed_says_so_in_the_call(tmp_path: Path, monkeypatc
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", fails)
     use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
-    on_gpu: Any = SimpleNamespace(device=torch.device("cuda"))
+    on_gpu: Any = SimpleNamespace(is_cpu=False, dtype=torch.float32, shape=(1,), stride=lambda: (1,), nbytes=4)
     assert use.call(lambda _: [], [on_gpu]) == []
+    assert not use._is_ended  # what comes later is kept again
     assert not kept(tmp_path)

@@ -10,6 +10,7 @@ import click
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.recording_options import recorded_values, run_out, watchpoints
 from aoti_debug.app.cli.unmatched import unmatched_warning, unmatched_watch_warning
 from aoti_debug.base import terminal_cells
 from aoti_debug.base.abi import Level, Variable
@@ -38,8 +39,8 @@ _PENDING = {
     type=options.LevelType(),
     help=f"{levels.MEANINGS}; 0 ends the recording.  [default: the level in force, 3 if that is 0]",
 )
-@options.recorded_values
-@options.watchpoints
+@recorded_values
+@watchpoints
 @click.option("--print", "prints", is_flag=True, help="Have the process print names and values to its stderr, too.")
 @click.option("--reset", is_flag=True, help="Go back to what the environment of the process says.")
 @click.option(
@@ -50,7 +51,7 @@ _PENDING = {
     show_default=True,
     help="How long to wait until the settings are in force.",
 )
-@options.run_out
+@run_out
 def command(
     *,
     pid: int,

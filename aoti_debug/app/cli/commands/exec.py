@@ -9,15 +9,14 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options, script_arguments
+from aoti_debug.app.cli import script_arguments
 from aoti_debug.app.cli.commands.run import observed_lines, summary
 from aoti_debug.app.cli.lines import print_lines, width
-from aoti_debug.app.cli.live_output import shown
+from aoti_debug.app.cli.recording_options import RecordingOptions, recording
 from aoti_debug.app.cli.script_arguments import PassedThrough
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.script_process import UserScript
@@ -28,19 +27,7 @@ from aoti_debug.triage.memory_errors import overruns
 @click.command("exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT.py is the name of a module, as for Python's -m.")
 @script_arguments.torch_compile
-@click.option(
-    "--level",
-    metavar="LEVEL",
-    type=options.LevelType(),
-    help=f"{levels.MEANINGS}. At 0, nothing is replaced.  [default: AOTI_DEBUG_LEVEL, or 3]",
-)
-@options.recorded_values
-@options.launches
-@options.watchpoints
-@options.guard_zones
-@options.summaries
-@options.run_out
-@options.verbosity
+@recording("AOTI_DEBUG_LEVEL, or 3; at 0, nothing is replaced")
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -49,20 +36,7 @@ def command(
     *,
     is_module: bool,
     torch_compile: bool,
-    level: int | None,
-    filters: tuple[str, ...],
-    modules: tuple[str, ...],
-    lines: tuple[str, ...],
-    phase: str | None,
-    flight: int | None,
-    launches: tuple[str, ...],
-    watch: tuple[str, ...],
-    on_hit: str,
-    guards: bool,
-    summaries: bool,
-    out: Path | None,
-    verbose: bool,
-    quiet: bool,
+    recording: RecordingOptions,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -74,22 +48,7 @@ def command(
     if not is_module:
         _require_script(script)
     chosen_script = UserScript(script, arguments, is_module, torch_compile=torch_compile)
-    chosen = RunOptions(
-        package=Path(script),
-        level=level,
-        filters=filters or None,
-        modules=modules or None,
-        lines=lines or None,
-        phase=phase,
-        flight=flight,
-        launch=",".join(launches) or None,
-        watch=watch,
-        on_hit=on_hit,
-        guards=guards,
-        summaries=1 if summaries else None,
-        out=out,
-        shown=shown(verbose=verbose, quiet=quiet, is_level_given=level is not None),
-    )
+    chosen = recording.of(Path(script), is_level_given=recording.level is not None)
     if not is_recorded(chosen):
         _refuse_at_level_0(chosen)
         sys.stdout.flush()

@@ -12,7 +12,8 @@ import click
 
 from aoti_debug.app.cli import options, thread_options
 from aoti_debug.app.cli.lines import print_lines, width
-from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, shown, timing_lines
+from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, timing_lines
+from aoti_debug.app.cli.recording_options import RecordingOptions, recording
 from aoti_debug.app.cli.unmatched import (
     uncalled_inspector_warning,
     unmatched_warning,
@@ -36,7 +37,7 @@ from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
-from aoti_debug.runs.run.options import RunOptions, Shown
+from aoti_debug.runs.run.options import Shown
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir import rescued_tensors, watch_condition
 from aoti_debug.runs.rundir import summaries as run_summaries
@@ -70,14 +71,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @options.inputs("those embedded in the package")
 @options.random_inputs(" They are kept in the run directory.")
 @click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
-@click.option(
-    "--level",
-    metavar="LEVEL",
-    type=options.LevelType(),
-    help=f"{levels.MEANINGS}.  [default: the level of the package]",
-)
-@options.recorded_values
-@options.run_out
+@recording("the level of the package")
 @options.calls
 @click.option(
     "--timeout", metavar="SECONDS", type=float, help="Kill the process this long after it began to load the package."
@@ -89,7 +83,6 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="Kill the process when no launch has begun or ended for this long, and show where it hangs.",
 )
 @options.user_code
-@options.launches
 @click.option(
     "--crumb-every",
     metavar="N",
@@ -97,15 +90,12 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="On a GPU, write one breadcrumb every N launches; 1 names the guilty launch exactly, always.  "
     "[default: 1, and 16 while launches take less than 20 µs each]",
 )
-@options.guard_zones
 @click.option(
     "--poison",
     metavar="HH",
     type=HexByte(),
     help="With --guards: the byte, in hexadecimal, that those buffers are filled with at first.  [default: ff]",
 )
-@options.watchpoints
-@options.summaries
 @click.option(
     "--freq",
     metavar="K",
@@ -141,7 +131,6 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "they read does not.",
 )
 @thread_options.threads
-@options.verbosity
 @options.timings
 @click.pass_context
 def command(
@@ -151,24 +140,13 @@ def command(
     inputs: Path | None,
     random_inputs: int | None,
     model: str,
-    level: int | None,
-    filters: tuple[str, ...],
-    modules: tuple[str, ...],
-    lines: tuple[str, ...],
-    phase: str | None,
-    out: Path | None,
+    recording: RecordingOptions,
     calls: int,
     timeout: float | None,
     stall: float | None,
     user_code: UserCode,
-    launches: tuple[str, ...],
-    flight: int | None,
     crumb_every: int | None,
-    guards: bool,
     poison: int | None,
-    watch: tuple[str, ...],
-    on_hit: str,
-    summaries: bool,
     freq: int | None,
     inspector: str,
     tag: str,
@@ -178,8 +156,6 @@ def command(
     runners: int | None,
     update_weights: bool,
     jitter: int | None,
-    verbose: bool,
-    quiet: bool,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -192,44 +168,34 @@ def command(
     an output: that takes level 1 or 2.
     """
     start = TimedPhase(START, since_process_start())
-    if freq is not None and not summaries:
+    if freq is not None and not recording.summaries:
         raise UsageError("--freq needs --summaries", hint=options.again_with("--summaries"))
-    is_level_given = level is not None or Variable.LEVEL.value in os.environ
-    shows = shown(verbose=verbose, quiet=quiet, is_level_given=is_level_given)
+    of_repeat: dict[str, Any] = {}
     if repeat is not None:
-        _require_repeatable(level, calls, launches, phase)
-        shows = Shown.NOTHING
-        level, calls, phase = level or Level.HASH.value, repeat, "both" if level == 1 else None
+        _require_repeatable(recording, calls)
+        level, calls = recording.level or Level.HASH.value, repeat
+        of_repeat = {"level": level, "phase": "both" if level == 1 else None, "shown": Shown.NOTHING}
     calls = thread_options.calls(context, calls, threads)
-    chosen = RunOptions(
-        package=package,
+    chosen = recording.of(
+        package,
+        is_level_given=recording.level is not None or Variable.LEVEL.value in os.environ,
         inputs=inputs,
         random_inputs=random_inputs,
         model=model,
-        level=level,
-        filters=filters or None,
-        modules=modules or None,
-        lines=lines or None,
-        phase=phase,
-        out=out,
         calls=calls,
         timeout=timeout,
         stall=stall,
         user_code=user_code,
-        launch=",".join(launches) or None,
-        flight=flight,
         crumb_every=crumb_every,
-        guards=guards,
         poison=poison,
-        watch=watch,
-        on_hit=on_hit,
         inspector=inspector,
         tag=tag,
         ranks=ranks,
         rank=machine_ranks.of_environment(),
-        summaries=(freq or 1) if summaries else None,
-        shown=shows,
+        summaries=(freq or 1) if recording.summaries else None,
+        **of_repeat,
     )
+    quiet = recording.quiet
     called: ThreadedCalls | None = None
     with LiveOutput(calls, has_progress=not quiet) as live:
         if threads is None:
@@ -240,7 +206,9 @@ def command(
             result = called.result
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
-    print_lines(unmatched_watch_warning(package_manifest, watch_condition.unmatched(watch, package_manifest)), err=True)
+    print_lines(
+        unmatched_watch_warning(package_manifest, watch_condition.unmatched(chosen.watch, package_manifest)), err=True
+    )
     print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
     print_lines(terminal_cells.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(place_lines(result, width()) if quiet else summary(result, width()))
@@ -270,21 +238,23 @@ def command(
         or finding.kind.is_fault
         or overrun is not None
         or (repeated is not None and bool(repeated.launches))
-        or is_hit(result.run.timeline.watchpoints, on_hit)
+        or is_hit(result.run.timeline.watchpoints, chosen.on_hit)
         or (called is not None and bool(called.wrong))
     )
     is_compared = called is None or found or not called.unrepeatable
     context.exit(EXIT_FINDING if found else EXIT_CLEAN if is_compared else EXIT_INCOMPLETE)
 
 
-def _require_repeatable(level: int | None, calls: int, launches: Sequence[str], phase: str | None) -> None:
+def _require_repeatable(recording: RecordingOptions, calls: int) -> None:
     """Raises UsageError if another option leaves --repeat nothing to compare."""
-    if launches or phase is not None:
+    if recording.launches or recording.phase is not None:
         raise UsageError("--repeat compares all launches, before and after", hint="leave out --launch and --phase")
     if calls > 1:
         raise UsageError("--repeat and --calls exclude each other", hint="--repeat N is the number of calls")
-    if level not in (None, *levels.WITH_HASHES):
-        raise UsageError(f"--repeat compares hashes, and level {level} records none", hint="leave out --level")
+    if recording.level not in (None, *levels.WITH_HASHES):
+        raise UsageError(
+            f"--repeat compares hashes, and level {recording.level} records none", hint="leave out --level"
+        )
 
 
 def observed_lines(run: RunDir, overrun: Finding | None, columns: int) -> list[str]:

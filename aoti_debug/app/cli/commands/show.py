@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.app.cli.options import CallOptions, CodeOptions, modules_and_lines
 from aoti_debug.app.cli.ranks import newest_ranks, ranks_named
-from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
 from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, require_no_option, show_ranks, show_run
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError

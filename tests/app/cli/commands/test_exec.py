@@ -15,6 +15,7 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.rundir import ranks_directory
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
 from tests import stripped_package, terminal
@@ -61,6 +62,25 @@ print(*(model(x).sum().item() for model in models))
 STARTS = """
 import subprocess, sys
 subprocess.run([sys.executable, "loads.py"], check=True)
+"""
+
+RANKS = """
+import os, subprocess, sys
+ranks = []
+for rank in (1, 0):
+    of_rank = {"RANK": str(rank), "LOCAL_RANK": str(1 - rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    ranks.append(subprocess.Popen([sys.executable, "rank.py"], env={**os.environ, **of_rank}, stdout=subprocess.PIPE))
+    ranks[-1].stdout.readline()  # it has called the model
+for rank in ranks:
+    rank.communicate()
+"""
+
+RANK = """
+import os, torch
+model = torch._inductor.aoti_load_package("model.pt2")
+for _ in range(1 + int(os.environ["RANK"])):
+    model(torch.ones(4, 8))
+print("called", flush=True)
 """
 
 CRASHES = """
@@ -284,6 +304,16 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert [launch.kernel for launch in run.launches] == ["cpp_fused_relu_sin_0"]
     assert run.info.command == ("aoti-debug", "exec", "--torch-compile", "graph.py")
     assert (run.path / "compiled/latest/graph0/program.pt2").is_file()
+
+    (tmp_path / "ranks.py").write_text(RANKS)
+    (tmp_path / "rank.py").write_text(RANK)
+    ended = executed(tmp_path, "ranks.py")
+    assert ended.returncode == 0, ended.stderr
+    ranks = ranks_directory.read(base / "latest")
+    runs = {number: open_run(path) for number, path in ranks.ranks.items()}
+    assert {number: len(one.timeline.calls) for number, one in runs.items()} == {0: 1, 1: 2}  # rank 1 came first
+    assert [one.info.rank.number for one in runs.values() if one.info.rank is not None] == [0, 1]
+    assert "2 ranks, 2 finished" in ended.stderr
 
     stripped_package.stripped(tmp_path / "model.pt2", tmp_path / "stripped.pt2")
     (tmp_path / "stripped.pt2").replace(tmp_path / "model.pt2")

@@ -35,7 +35,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
-from aoti_debug.triage.checks import contract, faults, guards, nonfinite, races, wrong_value
+from aoti_debug.triage.checks import faults, guards, nonfinite, races, threads, wrong_value
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
@@ -105,7 +105,7 @@ def _weights(constants: Iterable[Constant]) -> set[tuple[str, str, tuple[int, ..
 PACKAGE = "package.pt2"
 # In the order in which a triage looks: first what the first run shows, then what takes more runs.
 CHECKS: tuple[Check, ...] = (
-    contract.CHECK,
+    faults.CONTRACT_CHECK,
     faults.HANG_CHECK,
     faults.FAULT_CHECK,
     races.CHECK,
@@ -113,6 +113,7 @@ CHECKS: tuple[Check, ...] = (
     guards.UNINITIALISED_CHECK,
     nonfinite.CHECK,
     wrong_value.CHECK,
+    threads.CHECK,
 )
 
 
@@ -202,7 +203,8 @@ def _checked(investigation: Investigation) -> Outcome:
             continue
         warnings += suspicion.finding.warnings
         if suspicion.finding.kind == INCOMPLETE:
-            open_ = suspicion.finding
+            what = suspicion.finding.what
+            open_ = suspicion.finding if open_ is None else replace(open_, what=f"{open_.what}; {what}")
         elif suspicion.finding.what:
             seen.append(suspicion.finding.what)
         if suspicion.finding.kind.is_fault:

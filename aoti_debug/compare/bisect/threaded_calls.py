@@ -40,6 +40,7 @@ class ThreadsOptions:
         threads: from 2.
         runners: how many calls the loader lets run at once; None for as many as threads.
         jitter: of the calls from threads.
+        further: runs with delays, of the seeds 0, 1 and so on, that are made while no call is wrong.
     """
 
     run: RunOptions
@@ -47,6 +48,7 @@ class ThreadsOptions:
     runners: int | None = None
     updates: WeightUpdates = WeightUpdates.NONE
     jitter: Jitter | None = None
+    further: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class ThreadedCalls:
         record: of the run that counts: from threads if there is one.
         unrepeatable: alone, the calls that differ from an earlier one with the same inputs.
         wrong: in the order of calls.
+        runs: from threads; all but the last one had no wrong call.
         delays: what delays have to do with it; None where there were none, or nothing is wrong.
     """
 
@@ -106,6 +109,7 @@ class ThreadedCalls:
     record: ThreadsRecord | None
     unrepeatable: tuple[int, ...] = ()
     wrong: tuple[WrongCall, ...] = ()
+    runs: int = 1
     delays: DelayedLaunches | None = None
 
     @property
@@ -240,7 +244,11 @@ def call_from_threads(options: ThreadsOptions, observer: Observer | None = None)
         if session.record is None or changed or session.alone.run.state is not ExitKind.CLEAN:
             return ThreadedCalls(alone=session.alone, together=None, record=session.record, unrepeatable=changed)
         together = session.called(options.jitter)
-        found = compared(session.alone, together)
+        for seed in range(options.further):
+            if is_wrong(together):
+                break
+            together = session.called(Jitter(seed))
+        found = replace(compared(session.alone, together), runs=session.runs)
         if options.jitter is None or not is_wrong(together):
             return found
         return replace(found, delays=_delays(session, options.jitter, together))

@@ -28,7 +28,8 @@ def threads_lines(found: ThreadedCalls) -> list[str]:
     calls = f"{wording.pluralize(len(record.calls), 'call')} on {wording.pluralize(len(record.threads), 'thread')}"
     updates = f"; {_updates(record)}" if record.updates else ""
     if not found.wrong:
-        return [f"EQUAL {calls}: bit-equal to the same calls alone{updates}"]
+        runs = f", in {found.runs} runs" if found.runs > 1 else ""
+        return [f"EQUAL {calls}{runs}: bit-equal to the same calls alone{updates}"]
     lines = [f"DIFFERENT {len(found.wrong)} of {calls}: not bit-equal to the same calls alone{updates}"]
     lines += _pattern(found.wrong)
     lines += delay_lines(found.delays)
@@ -76,7 +77,7 @@ def _pattern(wrong: Sequence[WrongCall]) -> list[str]:
     known = [call.first for call in wrong if call.first is not None]
     kernels = Counter(first.launch.kernel for first in known)
     lines = [
-        f"  first    {kernel} differs first in {count} of {wording.pluralize(len(known), 'call')} that were looked into"
+        f"  first    {kernel} differs first in {count} of {len(known)} wrong calls that were looked into"
         for kernel, count in kernels.most_common(MAX_LISTED)
     ]
     beside = [{one.launch.kernel for one in first.beside} for first in known]

@@ -1,4 +1,4 @@
-"""Faults and hangs: a launch crashed, threw an exception, caused a device error, or did not end. A run shows them."""
+"""Faults and hangs, which a run ends in; broken contracts: a tensor is not what the graph promised."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.checks import guards
+from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 from aoti_debug.triage.investigation.graph_trace import with_graph, with_operand
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
 from aoti_debug.triage.memory_errors.explain_access import best_access, explain, makers
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 _GENERATED = ("cpp", "triton")  # kernels that compute each element by itself: an element can be to blame
 
@@ -196,3 +198,22 @@ def _kept(finding: Finding, launch: Launch, first: DiagnosedRun) -> Suspicion:
 
 FAULT_CHECK = Check(FAULT, _look_for_fault, _confirm_fault)
 HANG_CHECK = Check(HANG, _look_for_hang, _confirm_hang)
+
+
+def _look_for_broken_contract(investigation: Investigation) -> Suspicion | None:
+    """The first broken contract of the first run; the others are warnings."""
+    first = investigation.first
+    broken = contracts.check(first.diagnosed.dataflow)
+    if not broken:
+        return None
+    finding = broken[0]
+    if first.verdict is not None:
+        launch = first.verdict.launch
+        where = f" in launch {launch.id} {launch.kernel}" if launch is not None else ""
+        ended = f"the run ended in {first.verdict.what.partition(chr(10))[0]}{where}"
+        finding = replace(finding, evidence=(*finding.evidence, ended))
+    others = tuple(other.what for other in broken[1:])
+    return Suspicion(replace(finding, warnings=(*finding.warnings, *others)), first.diagnosed)
+
+
+CONTRACT_CHECK = Check(CONTRACT, _look_for_broken_contract, replay.same_values)

@@ -18,6 +18,13 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step, Steps
+from aoti_debug.compare.bisect.threaded_calls import (
+    CALLS_OF_A_THREAD,
+    ThreadedCalls,
+    ThreadsOptions,
+    call_from_threads,
+    recorded_by_default,
+)
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.package.pt2.archive import Artifact
@@ -36,6 +43,7 @@ NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less lik
 _QUIET = {"AOTI_DEBUG_PRINT": "none"}
 SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
 _CORES = 4  # that it takes to run it twice at the same time
+_RUNS_WITH_DELAYS = 3  # of calls from threads, while none is wrong
 _ALL_TENSORS = "run, level 1, all"
 
 
@@ -54,6 +62,7 @@ class TriageOptions(ModelCalls):
         infinities: how unintended infinities are reported.
         compare: at the end, compare every launch with what the program says.
         guards: also look for out-of-bounds writes and uninitialised reads.
+        threads: also call the model from so many threads, and compare with the same calls alone; None for none.
         build_timeout: seconds that torch may take to lower the program until it counts as hung.
         inductor_configs: as for `build` and `run`.
     """
@@ -65,6 +74,7 @@ class TriageOptions(ModelCalls):
     infinities: Infinities = Infinities.FAIL
     compare: bool = True
     guards: bool = False
+    threads: int | None = None
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     random_inputs: int | None = None
@@ -283,6 +293,18 @@ class TriageRuns:
     def guarded(self) -> RunResult:
         """Level 3 with guard zones around every buffer."""
         return self._run("run, guards", replace(self._options, guards=True))
+
+    def from_threads(self, threads: int) -> ThreadedCalls:
+        """The calls of several threads, and the same calls alone."""
+        calls = max(self._options.calls, CALLS_OF_A_THREAD * threads)
+        run = recorded_by_default(replace(self._options, level=None, calls=calls))
+        with self._steps.step(f"run, {wording.pluralize(threads, 'thread')}") as note:
+            found = call_from_threads(ThreadsOptions(run=run, threads=threads, further=_RUNS_WITH_DELAYS))
+            note.text = _outcome(found.result)
+            note.timings = found.result.run.info.timings
+        for result in (found.alone, found.result):
+            self._kept(result)
+        return found
 
     def poisoned(self, poison: int) -> RunResult:
         """Level 2 with every new buffer filled with one byte."""

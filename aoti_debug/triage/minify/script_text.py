@@ -32,6 +32,7 @@ _BY_KIND: dict[str, tuple[ScriptCheck, ...]] = {
     "hang": (ScriptCheck.ENDS,),
     "contract": (ScriptCheck.PROMISED, ScriptCheck.ENDS, ScriptCheck.SAME),
     "race": (ScriptCheck.SAME,),
+    "threads": (ScriptCheck.SAME, ScriptCheck.ENDS),
     "overrun": (ScriptCheck.ENDS, ScriptCheck.SAME),
     "uninitialised": (ScriptCheck.SAME,),
 }

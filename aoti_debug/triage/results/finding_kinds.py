@@ -16,9 +16,16 @@ UNINITIALISED = FindingKind(
     "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"
 )
 RACE = FindingKind("race", "launches on several streams use the same memory in no order", "RACE", "race", "⇄")
+THREADS = FindingKind(
+    "threads",
+    "calls from several threads return something else than the same calls alone, or fail",
+    "UNDER THREADS",
+    "wrong under threads",
+    "∥",
+)
 KINDS = (
     *(CLEAN, INCOMPLETE, BUILD_FAILURE, CONTRACT, HANG, FAULT, RACE, OVERRUN, UNINITIALISED, NONFINITE),
-    *(WRONG_VALUE, REFUSED, DIFFERS),
+    *(WRONG_VALUE, REFUSED, DIFFERS, THREADS),
 )
 
 

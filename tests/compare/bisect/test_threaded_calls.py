@@ -80,7 +80,7 @@ class TestCalls:
             assert ACT in {beside.launch.kernel for beside in wrong.first.beside}
         lines = threads_lines(found)
         assert lines[0].startswith(f"DIFFERENT {len(found.wrong)} of 4 calls on 2 threads: not bit-equal")
-        assert f"  first    {ACT} differs first in {len(found.wrong)} of " in lines[1]
+        assert f"  first    {ACT} differs first in {len(found.wrong)} of {len(found.wrong)} wrong calls" in lines[1]
         assert any(f"{ACT} wrote other values to" in line for line in lines)
 
     def test_delays_are_not_blamed_for_what_is_wrong_without_them(self, native_package: Path, tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs",
 @options.calls
 @options.guards
 @click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(min=2),
+    help="If nothing else is wrong: also call the model from N threads, and compare with the same calls alone.",
+)
+@click.option(
     "--races",
     is_flag=True,
     help="Only look for races between streams, in the generated code: nothing is compiled or run.",
@@ -106,6 +112,7 @@ def command(
     name: str,
     calls: int,
     guards: bool,
+    threads: int | None,
     races: bool,
     no_compare: bool,
     infinities: str,
@@ -162,6 +169,7 @@ def command(
         tries=tries,
         infinities=Infinities(infinities),
         guards=guards,
+        threads=threads,
         compare=not no_compare,
         inductor_configs=options.parse_configs(configs),
         user_code=user_code,

@@ -25,6 +25,7 @@ from aoti_debug.base.machine.files import results_home
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.paths import ROOT
+from tests.schema import DOCS, problems
 from tests.views.memory import small_call
 from tests.views.report.chromium import BEYOND, WIDTHS, Browser, needs_chromium
 from tests.views.report.markup import EVIL
@@ -239,6 +240,28 @@ def test_ctrl_c_ends_it(home: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out.strip(), err) == (0, "ended", "")
+
+
+def test_the_address_as_json(home: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "aoti_debug", "ui", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            found = json.loads("".join(process.stdout.readline() for _ in range(7)))
+            connection = http.client.HTTPConnection(ADDRESS, found["port"], timeout=60)
+            connection.request("GET", f"/?token={found['token']}")
+            status = connection.getresponse().status
+            connection.close()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert problems(found, json.loads((DOCS / "ui.schema.json").read_text())) == []
+    assert (found["results"], found["token"] in found["address"], status) == (str(home), True, 200)
+    assert (process.returncode, out, err.strip()) == (0, "", "ended")
 
 
 CHOOSE = """(() => {

@@ -85,7 +85,12 @@ def _columns(descriptor: int) -> int:
 
 def print_json(document: Any) -> None:
     """Prints one JSON object."""
-    click.echo(json.dumps(document, indent=1, allow_nan=False))
+    click.echo(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """The text of one JSON object."""
+    return json.dumps(document, indent=1, allow_nan=False)
 
 
 def wants_no_colour() -> bool:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -48,10 +49,12 @@ class LiveOutput(Observer):
 
     Args:
         has_progress: False for no such line.
+        stdout: where what the process writes to its stdout goes.
     """
 
-    def __init__(self, calls: int, *, has_progress: bool) -> None:
+    def __init__(self, calls: int, *, has_progress: bool, stdout: TextIO) -> None:
         self._calls = calls
+        self._stdout = stdout
         self._console = Console(stderr=True)
         self._has_progress = has_progress and is_live(self._console)
         self._progress: Progress | None = None
@@ -85,7 +88,7 @@ class LiveOutput(Observer):
         """Writes a piece of output through."""
         if self._progress is not None:
             self._progress.stop()
-        target = sys.stderr if stream == "stderr" else sys.stdout
+        target = sys.stderr if stream == "stderr" else self._stdout
         target.buffer.write(data)
         target.buffer.flush()
         if self._progress is not None and data.endswith(b"\n"):

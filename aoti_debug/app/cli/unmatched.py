@@ -1,4 +1,4 @@
-"""Warnings about names on the command line that match nothing."""
+"""Warnings about names on the command line that match nothing, and about what a package does not record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import groupby
 
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.package.manifest import Form, Manifest
+from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording.site_filter import Unmatched
 from aoti_debug.runs.run import inspector
 
@@ -52,3 +53,8 @@ def uncalled_inspector_warning(package: Manifest, tag: str, ranks: str) -> list[
 def _listed(names: Sequence[str]) -> list[str]:
     lines = [f"  {name}" for name in names[:_MAX_NAMES]]
     return lines + ([f"  and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else [])
+
+
+def missing_source_note(package: Manifest) -> str:
+    """The note on a package without source: what is not recorded, and what to do about it; "" for others."""
+    return f"note: {package.without_source}; for more, {UNCHANGED_PACKAGE_HINT}" if package.without_source else ""

@@ -1,16 +1,18 @@
-"""Bisections of packages and of settings as lines of text."""
+"""Bisections of packages and of settings as lines of text, and as JSON data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.bisect_packages import Bisection, SuspectLaunch
 from aoti_debug.compare.bisect.bisect_settings import SettingsBisection, result_text
 from aoti_debug.compare.diff.pairs import PairedBy
 from aoti_debug.compare.diff.text import element_text
-from aoti_debug.compare.what_if.what_if import Recovery, outputs_lines
+from aoti_debug.compare.what_if.what_if import Recovery, outputs_document, outputs_lines
 
+FORMAT = 1
 _MAX_CULPRITS = 8  # culprits that are listed
 _PAIRED = {
     PairedBy.LAUNCH: "launch by launch",
@@ -48,6 +50,60 @@ def _culprit(suspect: SuspectLaunch) -> Iterator[str]:
         layout = tensor.pair.b.argument.layout
         if tensor.elements is not None and layout is not None:
             yield f"  {tensor.name:<8} {element_text(tensor.elements, layout.shape)}"
+
+
+def bisection_document(found: Bisection) -> dict[str, Any]:
+    """The object that `aoti-debug bisect --json` prints, of two packages."""
+    return {
+        "format": FORMAT,
+        "is_clean": found.is_clean,
+        "conclusion": _conclusion(found),
+        "good": str(found.good.path),
+        "bad": str(found.bad.path),
+        "paired_by": found.by.value,
+        "paired": found.paired,
+        "same": found.same,
+        "suspects": [_suspect_document(suspect) for suspect in found.suspects],
+        "between": [launch.id for launch in found.between],
+        "outputs": outputs_document(found.outputs),
+        "recovery": found.outputs.recovery.name.lower() if found.outputs.before and found.outputs.after else None,
+        "runs": found.runs,
+        "notes": list(found.notes),
+    }
+
+
+def _suspect_document(suspect: SuspectLaunch) -> dict[str, Any]:
+    frames = suspect.launch.site.provenance.source[:1]
+    return {
+        "launch": suspect.launch.id,
+        "kernel": suspect.launch.kernel,
+        "is_culprit": suspect.is_culprit,
+        "verdict": None if suspect.verdict is None else suspect.verdict.value,
+        "line": frames[0].place if frames else None,
+        "tensors": [tensor.name for tensor in suspect.tensors],
+    }
+
+
+def settings_document(found: SettingsBisection) -> dict[str, Any]:
+    """The object that `aoti-debug bisect --settings --json` prints."""
+    return {
+        "format": FORMAT,
+        "is_clean": found.trials[0].is_right,
+        "fixed_by": list(found.lines),
+        "cause": found.cause or None,
+        "trials": [
+            {
+                "name": trial.name,
+                "changes": list(trial.changes),
+                "is_right": trial.is_right,
+                "wrong": trial.wrong or None,
+                "failure": trial.failure or None,
+                "seconds": trial.seconds,
+            }
+            for trial in found.trials
+        ],
+        "known": found.known,
+    }
 
 
 def _outputs(found: Bisection) -> list[str]:

@@ -1,9 +1,10 @@
-"""Calls from several threads against the same calls alone, in lines for people."""
+"""Calls from several threads against the same calls alone, in lines for people and as JSON data."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCalls, WrongCall
@@ -40,6 +41,28 @@ def threads_lines(found: ThreadedCalls) -> list[str]:
     if not any(call.first for call in found.wrong):
         lines += _unknown_lines(found.together.run)
     return [*lines, f"alone: {wording.short_path(found.alone.run.path)}"]
+
+
+def threads_document(called: ThreadedCalls) -> dict[str, Any]:
+    """The member of `aoti-debug run --threads --json`: the wrong calls, and where each of them begins to differ."""
+    return {
+        "alone": str(called.alone.run.path),
+        "together": None if called.together is None else str(called.together.run.path),
+        "calls": 0 if called.record is None else len(called.record.calls),
+        "unrepeatable": list(called.unrepeatable),
+        "wrong": [
+            {
+                "number": wrong.number,
+                "thread": wrong.call.thread,
+                "state": wrong.call.state.value,
+                "call": wrong.run_call,
+                "first": None
+                if wrong.first is None
+                else {"launch": wrong.first.launch.id, "kernel": wrong.first.launch.kernel},
+            }
+            for wrong in called.wrong
+        ],
+    }
 
 
 def fault_line(found: ThreadedCalls) -> str:

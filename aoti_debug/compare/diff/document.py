@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.compare.diff.difference import Diff, DiffExplanation, LaunchDifference, TensorDifference
+from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -49,6 +50,20 @@ def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any
         "unfinished": list(diff.unfinished),
         "notes": list(diff.notes),
         "excesses": None if excesses is None else list(excesses),
+    }
+
+
+def repeat_document(repeated: RepeatedCalls) -> dict[str, Any]:
+    """The member of `aoti-debug run --repeat --json` about the calls."""
+    return {
+        "calls": repeated.calls,
+        "launches": [
+            {**_named(item.launch), "calls": list(item.calls), "causes": list(item.causes)}
+            for item in repeated.launches
+        ],
+        "changed_state": repeated.changed_state,
+        "following": repeated.following,
+        "not_recorded": repeated.not_recorded,
     }
 
 

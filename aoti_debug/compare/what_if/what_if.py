@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
@@ -21,6 +22,7 @@ from aoti_debug.compare.what_if.substitution import ResultSource, Substitution
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.show.document import json_number
 
 _FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller
 _ARITHMETICS = {ResultSource.EAGER: ValueArithmetic.EAGER, ResultSource.DOUBLE: ValueArithmetic.DOUBLE}
@@ -236,6 +238,47 @@ def what_if_lines(found: WhatIf) -> list[str]:
         return [*lines, f"UNKNOWN with {subject}: there is nothing to compare the outputs with"]
     recovery = found.outputs.recovery
     return [*lines, f"{_CONCLUSIONS[recovery]} with {subject}: the outputs {recovery.value}"]
+
+
+def what_if_document(found: WhatIf) -> dict[str, Any]:
+    """The object that `aoti-debug replay --json` prints, of a replay to its end."""
+    is_known = bool(found.outputs.before and found.outputs.after)
+    return {
+        "run": str(found.after.run.path),
+        "baseline": str(found.before.run.path),
+        "substitutions": [
+            {"launch": launch.id, "kernel": launch.kernel, "by": str(substitution.package or substitution.source.value)}
+            for substitution, launch in zip(found.substitutions, found.launches, strict=True)
+        ],
+        "from": found.begin or None,
+        "conclusion": found.outputs.recovery.name.lower() if is_known else "unknown",
+        "outputs": outputs_document(found.outputs),
+        "notes": list(found.notes),
+    }
+
+
+def outputs_document(outputs: Outputs) -> list[dict[str, Any]]:
+    """The errors of the outputs as JSON data; "after" is null for one that was not returned again."""
+    after = {error.index: error for error in outputs.after}
+    return [
+        {
+            "index": error.index,
+            "dtype": error.dtype,
+            "elements": error.elements,
+            "before": _error(error),
+            "after": _error(after[error.index]) if error.index in after else None,
+        }
+        for error in outputs.before
+    ]
+
+
+def _error(error: OutputError) -> dict[str, Any]:
+    return {
+        "different": error.different,
+        "relative": json_number(error.relative),
+        "is_right": error.is_right,
+        "fault": error.fault or None,
+    }
 
 
 def outputs_lines(outputs: Outputs, expected: str = "eager") -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aoti_debug.base.abi import Phase
+from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Arg, Form, Site
@@ -41,33 +42,17 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
     info = run.info
     return {
         "format": FORMAT,
-        "run": run.path.name,
-        "path": str(run.path),
-        "state": run.state.value,
-        "exit": {
-            **json_data.to_data(info.exit),
-            "kind": info.exit.kind.value,
-            "stage": info.exit.stage and info.exit.stage.value,
-        },
-        "level": levels.written(run.level),
+        **_outcome(run, verdict, finding_of(run, verdict)),
         "filters": list(info.filters),
         "module_filters": list(info.module_filters),
         "line_filters": list(info.line_filters),
         "phase": info.phase or None,
-        "device": info.device,
         "tool_version": info.tool_version,
-        "torch_version": info.torch_version,
-        "torch_settings": info.torch_settings,
         "pid": info.pid,
         "started": info.started,
         "host": info.host,
         "command": list(info.command),
-        "package": None if run.package is None else str(run.package),
-        "verdict": None if verdict is None else _verdict(verdict),
-        "finding": _finding(finding_of(run, verdict)),
         "faults": [_fault(fault) for fault in run.timeline.faults],
-        "notes": notes(run),
-        "watchpoints": watch_document(run),
         "calls": [
             {
                 "id": str(call),
@@ -83,6 +68,48 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
             for call in run.timeline.calls
         ],
         "launches": launch_documents(run, launches, measurer),
+    }
+
+
+def _outcome(run: RunDir, verdict: Verdict | None, finding: Finding) -> dict[str, Any]:
+    """The members that say how a run ended."""
+    info = run.info
+    return {
+        "run": run.path.name,
+        "path": str(run.path),
+        "package": None if run.package is None else str(run.package),
+        "state": run.state.value,
+        "exit": {
+            **json_data.to_data(info.exit),
+            "kind": info.exit.kind.value,
+            "stage": info.exit.stage and info.exit.stage.value,
+        },
+        "level": levels.written(run.level),
+        "device": info.device,
+        "torch_version": info.torch_version,
+        "torch_settings": info.torch_settings,
+        "verdict": None if verdict is None else _verdict(verdict),
+        "finding": finding_document(finding),
+        "watchpoints": watch_document(run),
+        "notes": notes(run),
+    }
+
+
+def outcome_document(run: RunDir, verdict: Verdict | None, finding: Finding, overrun: Finding | None) -> dict[str, Any]:
+    """The part of `aoti-debug run --json` on a run: how it ended, and how much it recorded, without its launches.
+
+    Args:
+        overrun: a launch that wrote out of bounds.
+    """
+    files = [saved for launch in run.launches for argument in launch.args for saved in argument.files.values()]
+    return {
+        **_outcome(run, verdict, finding),
+        "overrun": None if overrun is None else finding_document(overrun),
+        "calls": len(run.timeline.calls),
+        "launches": len(run.launches),
+        "tensors": Counter(saved.status.name.lower() for saved in files),
+        "bytes": sum(saved.bytes for saved in files if saved.status is SaveStatus.WRITTEN),
+        "timings": dict(run.info.timings),
     }
 
 
@@ -118,7 +145,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """A finding of a run."""
     place = finding.where or Place()
     return {
         "kind": finding.kind.value,
@@ -219,7 +247,7 @@ def _type(value: Value, layout: Layout | None) -> str:
 def _scalar(argument: Argument) -> Any:
     value = argument.after
     if isinstance(value, Number):
-        return _number(value.value)
+        return json_number(value.value)
     return argument.spec.text if value is Absent.TEXT or argument.spec.form is Form.STRING else None
 
 
@@ -246,7 +274,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
     return {
         "statistics": None if measurement.statistics is None else _statistics(measurement.statistics),
         "reason": measurement.reason or None,
-        "values": None if values is None else [_number(value) for value in values],
+        "values": None if values is None else [json_number(value) for value in values],
         "hash": _hash(recorded, saved),
         "file": str(run.place_of(saved)) if saved and saved.path else None,
         "replay": recorded.replay if recorded else None,
@@ -260,7 +288,7 @@ def _hash(recorded: TensorStats | None, saved: TensorFile | None) -> str | None:
 
 
 def _statistics(statistics: Statistics) -> dict[str, Any]:
-    return {name: None if value is None else _number(value) for name, value in statistics._asdict().items()}
+    return {name: None if value is None else json_number(value) for name, value in statistics._asdict().items()}
 
 
 def _grid(grid: Grid) -> dict[str, Any]:
@@ -270,15 +298,15 @@ def _grid(grid: Grid) -> dict[str, Any]:
         "num_warps": grid.num_warps,
         "shared_bytes": grid.shared_bytes,
         "arguments": [
-            {"name": a.name, "ctype": a.ctype or None, "value": _number(a.value.value)} for a in grid.arguments
+            {"name": a.name, "ctype": a.ctype or None, "value": json_number(a.value.value)} for a in grid.arguments
         ],
     }
 
 
-def _number(value: Any) -> Any:
+def json_number(value: Any) -> Any:
     """The number for JSON; a complex one is a list of two."""
     if isinstance(value, complex):
-        return [_number(value.real), _number(value.imag)]
+        return [json_number(value.real), json_number(value.imag)]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

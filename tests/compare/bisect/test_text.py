@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from aoti_debug.compare.bisect.bisect_packages import Bisection, SuspectLaunch
 from aoti_debug.compare.bisect.bisect_settings import BuildFault, BuildTrial, SettingsBisection
 from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
-from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
+from aoti_debug.compare.bisect.text import bisection_document, bisection_lines, settings_document, settings_lines
 from aoti_debug.compare.diff.pairs import PairedBy
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.what_if.what_if import Outputs
 from tests.compare.chains import chain
+from tests.schema import DOCS, problems
 
 HALVES = "by halves: with all results up to it replaced, the outputs are right"
 ALL_THE_SAME = "the outputs are within rounding of the good package's all the same"
@@ -68,6 +70,12 @@ def test_the_conclusion(
     before, after = outputs
     bisection = found(tmp_path, Outputs((before,), (after,)), culprits, rounding, between)
     assert bisection_lines(bisection)[-1] == f"{last}; 4 runs"
+    document = bisection_document(bisection)
+    assert problems(document, json.loads((DOCS / "bisect.schema.json").read_text())) == []
+    assert (document["conclusion"], document["is_clean"]) == (last, bisection.is_clean)
+    assert [suspect["launch"] for suspect in document["suspects"] if suspect["is_culprit"]] == [
+        f"0.{number}" for number in culprits
+    ]
     assert bisection.is_clean is (last.startswith(("SAME", "ROUNDING")))
 
 
@@ -86,6 +94,11 @@ def test_earlier_builds_and_the_change_that_fixes() -> None:
         BuildTrial(name="--inductor-config b=1", changes=("b",), seconds=9),
     )
     changes = (SettingChange("b", 1, "the vector width"), LeaveOut(Part.PASS, "c"))
+    document = settings_document(SettingsBisection(trials, 2, changes))
+    assert problems(document, json.loads((DOCS / "bisect-settings.schema.json").read_text())) == []
+    assert (document["cause"], document["known"]) == ("the vector width, the pass c", 2)
+    assert document["fixed_by"] == ["--inductor-config disabled_passes=c", "--inductor-config b=1"]
+    assert [trial["wrong"] for trial in document["trials"]] == ["0.1 relu is wrong", None, None]
     assert settings_lines(SettingsBisection(trials, 2, changes)) == [
         "baseline                  8.7 s  0.1 relu is wrong",
         "--inductor-config a=1    400 ms  not known: there is no a",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
+from tests.schema import DOCS, problems
 from tests.wrong_model import Wrong
 
 BOTH = ("0.2=eager", "0.4=eager")
@@ -57,9 +59,12 @@ def test_outputs_match_again_with_the_results_of_another_package(recorded: Path,
 
 
 def test_one_of_two_wrong_launches_is_not_enough(recorded: Path, tmp_path: Path) -> None:
-    result = replay(recorded, tmp_path, "0.2=eager")
+    result = invoke(recorded, tmp_path, "--substitute", "0.2=eager", "--json")
     assert result.exit_code == 1, result.output
-    assert "NOT RECOVERED with 0.2=eager (cpp_fused_" in result.stdout
+    found = json.loads(result.stdout)
+    assert problems(found, json.loads((DOCS / "replay.schema.json").read_text())) == []
+    assert (found["conclusion"], found["substitutions"][0]["by"]) == ("unchanged", "eager")
+    assert [output["after"]["is_right"] for output in found["outputs"]] == [False, True]
 
 
 def test_a_launch_that_is_skipped(recorded: Path, tmp_path: Path) -> None:
@@ -92,9 +97,12 @@ def test_stopping_before_a_launch(recorded: Path, tmp_path: Path) -> None:
 
 
 def test_the_process_waits_until_enter_is_pressed(recorded: Path, tmp_path: Path) -> None:
-    result = invoke(recorded, tmp_path, "--to", "0.4", "--wait", input_="\n")
+    result = invoke(recorded, tmp_path, "--to", "0.4", "--wait", "--json", input_="\n")
     assert result.exit_code == 0, result.output
-    assert "stands before the launch: gdb -p " in result.stdout
+    assert "stands before the launch: gdb -p " in result.stderr
+    found = json.loads(result.stdout)
+    assert problems(found, json.loads((DOCS / "replay.schema.json").read_text())) == []
+    assert found["stopped_before"]["id"] == "0.4"
 
 
 def test_what_is_before_a_launch_is_not_launched(recorded: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -15,7 +15,7 @@ from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.bisect_packages import BisectOptions, bisect_packages
 from aoti_debug.compare.bisect.bisect_settings import SettingsOptions, bisect_settings
-from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
+from aoti_debug.compare.bisect.text import bisection_document, bisection_lines, settings_document, settings_lines
 
 
 @click.command("bisect")
@@ -31,6 +31,7 @@ from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 @options.calls
 @options.user_code
 @options.out(ResultKind.BISECTS, "the bisection")
+@options.json_output("bisect", " With --settings it is another one: bisect-settings.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -43,6 +44,7 @@ def command(
     calls: int,
     user_code: UserCode,
     out: Path,
+    as_json: bool,
 ) -> None:
     """Find the launches that make BAD.pt2 wrong, where GOOD.pt2, of the same program, is right.
 
@@ -71,7 +73,10 @@ def command(
         )
         with StepLines(LastDurations("bisect", f"{good.resolve()} settings")) as progress:
             cause = bisect_settings(asked, progress)
-        print_lines(["", *settings_lines(cause)])
+        if as_json:
+            print_json(settings_document(cause))
+        else:
+            print_lines(["", *settings_lines(cause)])
         context.exit(EXIT_CLEAN if cause.trials[0].is_right else EXIT_FINDING)
     if bad is None:
         raise UsageError(
@@ -82,5 +87,8 @@ def command(
     chosen = BisectOptions(good=good, bad=bad, inputs=inputs, calls=calls, out=out, user_code=user_code)
     with StepLines(LastDurations("bisect", f"{good.resolve()} {bad.resolve()}")) as progress:
         found = bisect_packages(chosen, progress)
-    print_lines(["", *bisection_lines(found)])
+    if as_json:
+        print_json(bisection_document(found))
+    else:
+        print_lines(["", *bisection_lines(found)])
     context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING)

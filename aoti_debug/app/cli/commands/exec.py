@@ -6,20 +6,27 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from aoti_debug.app.cli import script_arguments
 from aoti_debug.app.cli.commands.run import observed_lines, summary
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import json_text, print_lines, width
 from aoti_debug.app.cli.recording_options import RecordingOptions, recording
 from aoti_debug.app.cli.script_arguments import PassedThrough
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
+from aoti_debug.app.execute.failed_call import FailedCall
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.runs.diagnosis import suggested_commands
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.script_process import UserScript
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.show.document import FORMAT, outcome_document
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.triage.memory_errors import overruns
 
@@ -28,6 +35,14 @@ from aoti_debug.triage.memory_errors import overruns
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT.py is the name of a module, as for Python's -m.")
 @script_arguments.torch_compile
 @recording("AOTI_DEBUG_LEVEL, or 3; at 0, nothing is replaced")
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write one JSON object about the runs to FILE, as stdout is the script's; its schema: aoti-debug guide "
+    "--json-schema exec.",
+)
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -37,6 +52,7 @@ def command(
     is_module: bool,
     torch_compile: bool,
     recording: RecordingOptions,
+    json_file: Path | None,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -49,19 +65,28 @@ def command(
         _require_script(script)
     chosen_script = UserScript(script, arguments, is_module, torch_compile=torch_compile)
     chosen = recording.of(Path(script), is_level_given=recording.level is not None)
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise UsageError(f"{json_file.parent} is no directory", hint="--json FILE names a file in one that exists")
     if not is_recorded(chosen):
-        _refuse_at_level_0(chosen)
+        _refuse_at_level_0(chosen, json_file)
         sys.stdout.flush()
         sys.stderr.flush()
         os.execv(sys.executable, chosen_script.python_command)
     executed = execute(chosen_script, chosen, PassedThrough())
     print_lines(outcome_lines(executed, width(err=True)), err=True)
+    if json_file is not None:
+        _write(json_file, executed)
     context.exit(executed.exit_code)
 
 
-def _refuse_at_level_0(chosen: RunOptions) -> None:
+def _refuse_at_level_0(chosen: RunOptions, json_file: Path | None) -> None:
     """Raises UsageError if an option looks at launches, of which none is recorded."""
-    given = {"--watch": chosen.watch, "--guards": chosen.guards, "--summaries": chosen.summaries}
+    given = {
+        "--watch": chosen.watch,
+        "--guards": chosen.guards,
+        "--summaries": chosen.summaries,
+        "--json": json_file is not None,
+    }
     for option, value in given.items():
         if value:
             raise UsageError(f"{option} needs a level above 0", hint="--level 3 records launches")
@@ -98,7 +123,51 @@ def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
 
 def _next(executed: ExecutedScript) -> list[str]:
     """The command that looks into the call that failed."""
+    return [f"  next     {command}" for command in _commands(executed)]
+
+
+def _commands(executed: ExecutedScript) -> list[str]:
     if executed.failed is None or executed.failed.inputs is None:  # the package holds none
         return []
     package, inputs = map(suggested_commands.word_of, (executed.failed.package, executed.failed.inputs))
-    return [f"  next     {shlex.join(['aoti-debug', 'triage', package, '--inputs', inputs])}"]
+    return [shlex.join(["aoti-debug", "triage", package, "--inputs", inputs])]
+
+
+def _write(file: Path, executed: ExecutedScript) -> None:
+    """Writes the JSON object.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        atomic_write.write(file, json_text(document(executed)) + "\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}", hint="--json FILE names another one") from error
+
+
+def document(executed: ExecutedScript) -> dict[str, Any]:
+    """The object that --json writes: the run to look at first, and those of the other packages."""
+    runs = [] if executed.result is None else [executed.result.run, *executed.others]
+    return {
+        "format": FORMAT,
+        "exit_code": executed.exit_code,
+        "runs": [_run_document(run) for run in runs],
+        "ranks": None if executed.ranks is None else str(executed.ranks),
+        "failed_call": None if executed.failed is None else _call_document(executed.failed),
+        "next": _commands(executed),
+    }
+
+
+def _run_document(run: RunDir) -> dict[str, Any]:
+    verdict = DiagnosedRun(run).verdict
+    return outcome_document(run, verdict, finding_of(run, verdict), overruns.find(run))
+
+
+def _call_document(failed: FailedCall) -> dict[str, Any]:
+    return {
+        "run": str(failed.run.path),
+        "call": failed.number,
+        "package": str(failed.package),
+        "inputs": None if failed.inputs is None else str(failed.inputs),
+        "what": failed.why,
+    }

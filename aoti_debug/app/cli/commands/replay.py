@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
@@ -18,8 +20,10 @@ from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.what_if.replay import Reached, replay
 from aoti_debug.compare.what_if.replay_session import ReplayOptions
-from aoti_debug.compare.what_if.what_if import Recovery, what_if_lines
+from aoti_debug.compare.what_if.what_if import Recovery, WhatIf, what_if_document, what_if_lines
+from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.show.detail import detail
+from aoti_debug.runs.show.document import FORMAT, launch_documents
 
 
 @click.command("replay")
@@ -52,6 +56,7 @@ from aoti_debug.runs.show.detail import detail
 )
 @options.user_code
 @options.out(ResultKind.REPLAYS, "the replay")
+@options.json_output("replay")
 @click.pass_context
 def command(
     context: click.Context,
@@ -63,6 +68,7 @@ def command(
     begin: str,
     user_code: UserCode,
     out: Path,
+    as_json: bool,
 ) -> None:
     """Run a model again with results of launches replaced: do its outputs match eager again? Or stop before a launch.
 
@@ -81,13 +87,39 @@ def command(
         user_code=user_code,
     )
     with StepLines(LastDurations("replay", str(run))) as progress:
-        found = replay(chosen, progress, _wait if wait else None)
-    if isinstance(found, Reached):
+        found = replay(chosen, progress, functools.partial(_wait, is_result=not as_json) if wait else None)
+    if as_json:
+        print_json(document(found))
+    elif isinstance(found, Reached):
         print_lines(["", *reached_lines(found, width())])
+    else:
+        print_lines(["", *what_if_lines(found)])
+    if isinstance(found, Reached):
         return
-    print_lines(["", *what_if_lines(found)])
     is_right = bool(found.outputs.after) and found.outputs.recovery in (Recovery.RECOVERED, Recovery.RIGHT_BEFORE)
     context.exit(EXIT_CLEAN if is_right else EXIT_FINDING)
+
+
+def document(found: WhatIf | Reached) -> dict[str, Any]:
+    """The object that --json prints; its members are null where they tell nothing of this kind of replay.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    if isinstance(found, WhatIf):
+        return {"format": FORMAT, "stopped_before": None, **what_if_document(found)}
+    (launch,) = launch_documents(found.run, [found.launch], Measurer(found.run, None))
+    return {
+        "format": FORMAT,
+        "run": str(found.run.path),
+        "stopped_before": launch,
+        "baseline": None,
+        "substitutions": [],
+        "from": None,
+        "conclusion": None,
+        "outputs": [],
+        "notes": list(found.refused),
+    }
 
 
 def reached_lines(reached: Reached, columns: int) -> list[str]:
@@ -101,7 +133,11 @@ def reached_lines(reached: Reached, columns: int) -> list[str]:
     ]
 
 
-def _wait(pid: int) -> None:
-    """Keeps the process before its launch until Enter is pressed, or the input ends."""
-    print_lines([f"process {pid} stands before the launch: gdb -p {pid}; Enter ends it"])
+def _wait(pid: int, *, is_result: bool) -> None:
+    """Keeps the process before its launch until Enter is pressed, or the input ends.
+
+    Args:
+        is_result: False where stdout has another result.
+    """
+    print_lines([f"process {pid} stands before the launch: gdb -p {pid}; Enter ends it"], err=not is_result)
     sys.stdin.readline()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import click
 
 from aoti_debug.app.cli import options, thread_options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, timing_lines
 from aoti_debug.app.cli.recording_options import RecordingOptions, recording
 from aoti_debug.app.cli.unmatched import (
+    missing_source_note,
     uncalled_inspector_warning,
     unmatched_warning,
     unmatched_watch_warning,
@@ -26,11 +28,11 @@ from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.steps import since_process_start
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.threaded_calls import ThreadedCalls, call_from_threads
+from aoti_debug.compare.bisect.threads_text import threads_document
+from aoti_debug.compare.diff.document import repeat_document
 from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
-from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -44,6 +46,7 @@ from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
+from aoti_debug.runs.show.document import FORMAT, outcome_document
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
@@ -132,6 +135,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 )
 @thread_options.threads
 @options.timings
+@options.json_output("run", " What the model writes to stdout goes to stderr then.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -157,6 +161,7 @@ def command(
     update_weights: bool,
     jitter: int | None,
     timings: bool,
+    as_json: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
 
@@ -197,7 +202,7 @@ def command(
     )
     quiet = recording.quiet
     called: ThreadedCalls | None = None
-    with LiveOutput(calls, has_progress=not quiet) as live:
+    with LiveOutput(calls, has_progress=not quiet, stdout=sys.stderr if as_json else sys.stdout) as live:
         if threads is None:
             result = runner.run(chosen, live)
         else:
@@ -210,39 +215,77 @@ def command(
         unmatched_watch_warning(package_manifest, watch_condition.unmatched(chosen.watch, package_manifest)), err=True
     )
     print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
-    print_lines(terminal_cells.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
+    print_lines(terminal_cells.wrapped(missing_source_note(package_manifest), width(err=True)), err=True)
+    outcome = RunOutcome(result, repeat=repeat, on_hit=chosen.on_hit, called=called)
+    if as_json:
+        print_json(outcome.document())
+        context.exit(outcome.exit_code)
     print_lines(place_lines(result, width()) if quiet else summary(result, width()))
-    finding = finding_of(result.run, result.verdict)
-    if result.verdict is not None:
-        print_lines(["", *verdict_lines(result.verdict, width())])
-        print_lines(thread_options.fault_lines(called, width()))
-        if random_inputs is not None:
-            print_lines(terminal_cells.fitted(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
-    elif finding.kind.is_fault or not (quiet or result.run.state is ExitKind.STOPPED):
-        lines_of = all_finding_lines if finding.kind.is_fault else finding_lines  # that a run is next stands above
-        print_lines(["", *lines_of(finding, width())])
-    overrun = overruns.find(result.run)
-    print_lines(observed_lines(result.run, overrun, width()))
-    stopped = result.run.state is ExitKind.STOPPED
-    if stopped and result.run.info.exit.exception == InspectorError.__name__:
-        print_lines(["", *terminal_cells.fitted(f"STOPPED {result.run.info.exit.detail}", width())])
-    repeated = compare_calls(result.run) if repeat is not None and result.verdict is None and not stopped else None
-    if repeated is not None:
-        print_lines(["", *repeat_lines(repeated)])
-    print_lines(thread_options.outcome_lines(called, width()))
+    print_lines(outcome.lines(width(), quiet=quiet))
+    if result.verdict is not None and random_inputs is not None:
+        print_lines(terminal_cells.fitted(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
     if timings:
         phases = [start, *(TimedPhase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
-    found = (
-        stopped
-        or finding.kind.is_fault
-        or overrun is not None
-        or (repeated is not None and bool(repeated.launches))
-        or is_hit(result.run.timeline.watchpoints, chosen.on_hit)
-        or (called is not None and bool(called.wrong))
-    )
-    is_compared = called is None or found or not called.unrepeatable
-    context.exit(EXIT_FINDING if found else EXIT_CLEAN if is_compared else EXIT_INCOMPLETE)
+    context.exit(outcome.exit_code)
+
+
+class RunOutcome:
+    """The finding of a run, what else its records show, and the exit code.
+
+    Args:
+        repeat: as the option; None without it.
+        on_hit: as the option.
+        called: the calls from threads; None without --threads.
+    """
+
+    def __init__(self, result: RunResult, *, repeat: int | None, on_hit: str, called: ThreadedCalls | None) -> None:
+        self._result = result
+        self._called = called
+        run = result.run
+        self._finding = finding_of(run, result.verdict)
+        self._overrun = overruns.find(run)
+        self._is_stopped = run.state is ExitKind.STOPPED
+        has_calls = repeat is not None and result.verdict is None and not self._is_stopped
+        self._repeated = compare_calls(run) if has_calls else None
+        found = (
+            self._is_stopped
+            or self._finding.kind.is_fault
+            or self._overrun is not None
+            or (self._repeated is not None and bool(self._repeated.launches))
+            or is_hit(run.timeline.watchpoints, on_hit)
+            or (called is not None and bool(called.wrong))
+        )
+        is_compared = called is None or found or not called.unrepeatable
+        self.exit_code = EXIT_FINDING if found else EXIT_CLEAN if is_compared else EXIT_INCOMPLETE
+
+    def lines(self, columns: int, *, quiet: bool) -> list[str]:
+        """The lines after the summary."""
+        result, lines = self._result, []
+        if result.verdict is not None:
+            lines += ["", *verdict_lines(result.verdict, columns)]
+            lines += thread_options.fault_lines(self._called, columns)
+        elif self._finding.kind.is_fault or not (quiet or self._is_stopped):
+            lines_of = all_finding_lines if self._finding.kind.is_fault else finding_lines  # the next one stands above
+            lines += ["", *lines_of(self._finding, columns)]
+        lines += observed_lines(result.run, self._overrun, columns)
+        if self._is_stopped and result.run.info.exit.exception == InspectorError.__name__:
+            lines += ["", *terminal_cells.fitted(f"STOPPED {result.run.info.exit.detail}", columns)]
+        if self._repeated is not None:
+            lines += ["", *repeat_lines(self._repeated)]
+        return lines + thread_options.outcome_lines(self._called, columns)
+
+    def document(self) -> dict[str, Any]:
+        """The object that --json prints."""
+        result, repeated, called = self._result, self._repeated, self._called
+        return {
+            "format": FORMAT,
+            "exit_code": self.exit_code,
+            **outcome_document(result.run, result.verdict, self._finding, self._overrun),
+            "seconds": result.seconds,
+            "repeated": None if repeated is None else repeat_document(repeated),
+            "threads": None if called is None else threads_document(called),
+        }
 
 
 def _require_repeatable(recording: RecordingOptions, calls: int) -> None:
@@ -321,8 +364,3 @@ def _saved(run: RunDir) -> list[str]:
         size = wording.byte_size(sum(referred.values()))
         facts.append(f"{wording.pluralize(len(referred), 'weight')} of {size} not copied")
     return facts
-
-
-def _missing_source_note(package: Manifest) -> str:
-    """The note on a package without source: what is not recorded, and what to do about it; "" for others."""
-    return f"note: {package.without_source}; for more, {UNCHANGED_PACKAGE_HINT}" if package.without_source else ""

@@ -20,6 +20,7 @@ from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
 from tests import stripped_package, terminal
 from tests.paths import ROOT
+from tests.schema import DOCS, problems
 
 SEEN = """
 import json, os, sys
@@ -273,7 +274,7 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert len(list(run.path.glob("process-*"))) == 2
     assert any(site.provenance.source for site in run.manifest.sites)  # of the process that compiled it
 
-    crashed = executed(tmp_path, "--flight", "4", "crashes.py", FAULTY_OPS="segv")
+    crashed = executed(tmp_path, "--flight", "4", "--json", "found.json", "crashes.py", FAULTY_OPS="segv")
     assert (crashed.returncode, crashed.stdout) == (1, "before\n")
     assert "FAULT invalid memory access in faulty::act.default" in crashed.stderr
     run = open_run(base=base)
@@ -284,6 +285,13 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     (other,) = run.path.glob("process-*")
     assert open_run(other).required_package.name.startswith("model-")
     assert all(site.provenance.source for site in run.manifest.sites)
+
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert problems(found, json.loads((DOCS / "exec.schema.json").read_text())) == []
+    assert [one["path"] for one in found["runs"]] == [str(run.path), str(other)]
+    assert (found["exit_code"], found["runs"][0]["finding"]["kind"]) == (1, "fault")
+    assert found["failed_call"]["run"] == str(run.path)
+    assert found["next"][0].startswith("aoti-debug triage ")
 
     raised = executed(tmp_path, "crashes.py", FAULTY_OPS="raise")
     assert raised.returncode == 1
@@ -323,3 +331,18 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     run = open_run(base=base)
     assert [launch.key.call for launch in run.launches] == [0, 1, 2]  # of three loads: one library
     assert run.required_package.name.startswith("model-")
+
+
+def test_json_without_a_run_and_where_it_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "seen.py").write_text("print('seen')")
+    done = executed(tmp_path, "--json", "found.json", "seen.py")
+    assert (done.returncode, done.stdout) == (0, "seen\n")
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert problems(found, json.loads((DOCS / "exec.schema.json").read_text())) == []
+    assert (found["runs"], found["failed_call"], found["exit_code"]) == ([], None, 0)
+    for words, error in (
+        (("--json", "none/found.json", "seen.py"), "error: none is no directory"),
+        (("--level", "0", "--json", "found.json", "seen.py"), "error: --json needs a level above 0"),
+    ):
+        refused = executed(tmp_path, *words)
+        assert (refused.returncode, refused.stdout, refused.stderr.splitlines()[0]) == (2, "", error)

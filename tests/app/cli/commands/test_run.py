@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests.paths import TESTS
 from tests.runs.show.recorded import long_names
-from tests.schema import problems
+from tests.schema import DOCS, problems
 from tests.terminal import on_terminal, piped
 
 
@@ -261,3 +262,44 @@ def test_timings(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert [line.strip().split("  ")[0] for line in table[1:4]] == ["start aoti-debug", "prepare", "import torch"]
     assert table[-1].split()[:2] == ["in", "all"]
     assert table[-1].endswith("100%")
+
+
+def run_document(*words: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any], str]:
+    """The exit code, the JSON object on stdout, and stderr."""
+    code = main.run(["run", *words, "--json"])
+    out, err = capfd.readouterr()
+    found: dict[str, Any] = json.loads(out)
+    assert problems(found, json.loads((DOCS / "run.schema.json").read_text())) == []
+    assert found["exit_code"] == code
+    return code, found, err
+
+
+def test_one_json_object_stands_on_stdout(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "write")
+    code, found, err = run_document(str(faulty_package), "--level", "1", "--timings", capfd=capfd)
+    run = open_run()
+    assert (code, found["path"], found["state"], found["launches"]) == (0, str(run.path), "clean", len(run.launches))
+    assert found["finding"]["kind"] == "no_fault"
+    assert sum(found["tensors"].values()) > 3
+    assert found["timings"]["call"] > 0
+    assert "to stdout\n" in err
+    monkeypatch.setenv("FAULTY_OPS", "raise")
+    code, found, _ = run_document(str(faulty_package), "-q", capfd=capfd)
+    assert (code, found["state"], found["verdict"]["suspects"]) == (1, "fault", ["0.2"])
+
+
+def test_repeated_calls_as_json(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, found, _ = run_document(str(faulty_package), "--repeat", "2", capfd=capfd)
+    assert (code, found["repeated"]["calls"], found["repeated"]["launches"]) == (0, 2, [])
+    assert found["threads"] is None
+
+
+def test_the_schemas_of_run_and_exec_describe_a_run_as_that_of_show_does() -> None:
+    show, run, executed = (json.loads((DOCS / f"{name}.schema.json").read_text()) for name in ("show", "run", "exec"))
+    shared = set(show["properties"]) & set(run["properties"]) - {"calls", "launches"}
+    assert len(shared) > 10
+    assert all(run["properties"][name] == show["properties"][name] for name in shared)
+    assert all(show["$defs"][name] == part for name, part in run["$defs"].items())
+    assert executed["$defs"]["run"]["properties"].items() <= run["properties"].items()

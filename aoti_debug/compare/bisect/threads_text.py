@@ -12,6 +12,7 @@ from aoti_debug.compare.diff.first_difference import Beside, DifferenceKind, Fir
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord
+from aoti_debug.runs.rundir.timeline import Launch
 
 MAX_LISTED = 3  # wrong calls
 _MAX_BESIDE = 4
@@ -63,6 +64,10 @@ def threads_document(called: ThreadedCalls) -> dict[str, Any]:
             for wrong in called.wrong
         ],
     }
+
+
+def _named(launch: Launch) -> dict[str, Any]:
+    return {"launch": launch.id, "kernel": launch.kernel}
 
 
 def fault_line(found: ThreadedCalls) -> str:

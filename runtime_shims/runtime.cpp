@@ -28,6 +28,7 @@
 #include "launches/side_streams.h"
 #include "launches/substitute.h"
 #include "launches/watch_launch.h"
+#include "machine/clock.h"
 #include "machine/parallel.h"
 #include "print/print_operator.h"
 #include "run/configuration.h"
@@ -39,9 +40,12 @@ namespace aoti_debug {
 namespace {
 
 constexpr uint32_t kLevelUnread = UINT32_MAX;
+constexpr uint64_t kPatienceNs = 1000000000;  // how long new calls wait for running ones, once for each request
+constexpr uint32_t kPauseUs = 100;
 
 std::atomic<uint32_t> g_level{kLevelUnread};
 std::atomic<Run*> g_run{nullptr};
+Run* g_retired = nullptr;               // the last of the runs whose threads may still know them; g_mutex guards it
 std::atomic<uint32_t> g_generation{0};  // counts forks
 std::mutex g_mutex;                     // guards the start of a run
 pthread_key_t g_thread_key;             // its destructor runs when a thread ends
@@ -73,6 +77,7 @@ void on_thread_end(void* state) {
 void on_fork() {
   g_generation.fetch_add(1);
   g_run.store(nullptr);
+  g_retired = nullptr;
   t_thread = nullptr;
   new (&g_mutex) std::mutex;
   use_one_thread();
@@ -101,7 +106,6 @@ void guarded(const Work& work) {
 
 // Records what is there and ends the run. `idle`: no thread is within a call.
 void record_remaining(Run& run, bool idle) {
-  release_crashes();
   drain_prints();
   run.replay_observer.stop();
   guarded([&] { look_at_remaining(run, idle); });
@@ -115,6 +119,10 @@ void finish_run() {
   g_over = true;
   g_level.store(0);
   if (g_thread_key_made) pthread_key_delete(g_thread_key);
+  release_crashes();
+  for (Run* run = g_retired; run != nullptr; run = run->retired_before) {
+    if (!run->ended.exchange(true)) record_remaining(*run, run->active_calls.load() == 0);
+  }
   std::unique_ptr<Run> run(g_run.exchange(nullptr));
   if (run == nullptr) return;
   const bool idle = run->active_calls.load() == 0;
@@ -124,20 +132,49 @@ void finish_run() {
 }
 
 // Ends the run, if there is one and no thread is within a call; false where one is. A later call begins another run.
-// g_mutex is held.
-bool end_run_locked() {
+bool end_run() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
   const Run* run = g_run.load();
   if (g_over || (run != nullptr && run->active_calls.load() != 0)) return false;
   if (run == nullptr) return true;
+  release_crashes();
   const std::unique_ptr<Run> ended(g_run.exchange(nullptr));
   g_generation.fetch_add(1);
   record_remaining(*ended, true);
   return true;
 }
 
-bool end_run() {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  return end_run_locked();
+// One call less is in the run; the last one ends a retired run.
+void leave(Run& run) {
+  if (run.active_calls.fetch_sub(1) != 1 || !run.retired.load()) return;
+  if (!run.ended.exchange(true)) record_remaining(run, true);
+}
+
+// Has no call begin in the run any more. A device knows one run at a time: there it waits until no call is running, and
+// false where that takes longer than `patience_ns`. g_mutex is held.
+bool close_run(Run& run, uint64_t patience_ns) {
+  run.closed.store(true);
+  const uint64_t deadline = Clock::monotonic_ns() + patience_ns;
+  while (run.has_device && run.active_calls.load() != 0) {
+    if (Clock::monotonic_ns() >= deadline) {
+      run.closed.store(false);
+      return false;
+    }
+    usleep(kPauseUs);
+  }
+  return true;
+}
+
+// Has the last call of a closed run end it. Its memory stays: threads know it, and calls of it may be running, which
+// record their ends in it. g_mutex is held.
+void retire(Run& run) {
+  release_crashes();
+  run.active_calls.fetch_add(1);
+  run.retired_before = g_retired;
+  g_retired = &run;
+  g_run.store(nullptr);
+  run.retired.store(true);
+  leave(run);
 }
 
 // Ends the run when the library is unloaded or the process exits. Made after what it needs, so it goes before that.
@@ -167,7 +204,7 @@ uint32_t read_level() {
   return level != kLevelUnread ? level : read_level_locked();
 }
 
-// Makes the control page, or puts the settings in force that it brings, if no call is running.
+// Makes the control page, or puts the settings in force that it brings.
 void look_at_control() {
   drain_prints();
   const std::lock_guard<std::mutex> lock(g_mutex);
@@ -175,11 +212,19 @@ void look_at_control() {
   control.open();
   watch_forks();
   if (!control.has_request()) return;
-  const Run* run = g_run.load();
+  Run* run = g_run.load();
   if (run != nullptr && run->captured.load()) return control.delay(DELAY_CAPTURED);
-  if (!end_run_locked()) return control.delay(DELAY_CALLS);
+  const uint64_t patience_ns = control.is_new() ? kPatienceNs : 0;
+  if (run != nullptr && !close_run(*run, patience_ns)) return control.delay(DELAY_CALLS);
   control.accept();
-  read_level_locked();
+  if (run == nullptr) {
+    read_level_locked();
+    return;
+  }
+  if (read_level_locked() == LEVEL_OFF && run->active_calls.load() != 0) {
+    run->note(NOTE_RECORDING_STOPPED, "the recording was ended while calls were running, which then went on", false);
+  }
+  retire(*run);
 }
 
 Run* start_run() {
@@ -208,6 +253,25 @@ ThreadState* thread_state(Run* run) {
   return t_thread;
 }
 
+struct LeaveRun {
+  void operator()(Run* run) const { leave(*run); }
+};
+using PinnedRun = std::unique_ptr<Run, LeaveRun>;
+
+// The run that calls begin in, with one call more; nullptr where nothing is recorded.
+PinnedRun enter_run() {
+  for (;;) {
+    Run* run = g_run.load(std::memory_order_acquire);
+    if (run == nullptr) run = start_run();
+    if (run == nullptr || !run->is_useful()) return nullptr;
+    run->active_calls.fetch_add(1);
+    PinnedRun pinned(run);
+    if (!run->closed.load()) return pinned;
+    pinned.reset();
+    usleep(kPauseUs);
+  }
+}
+
 // Has the calling thread run no longer the call, but what is around it. The files of its tensors refer to it until
 // then.
 struct LeaveCall {
@@ -215,12 +279,12 @@ struct LeaveCall {
     Run* const run = call->run;
     if (run->store != nullptr) run->store->wait(&call->saves, &call->thread->journal);
     call->thread->call = call->outer;
-    run->active_calls.fetch_sub(1);
+    leave(*run);
   }
 };
 using ActiveCall = std::unique_ptr<CallState, LeaveCall>;
 
-ActiveCall enter_call(ThreadState* thread) {
+ActiveCall enter_call(PinnedRun run, ThreadState* thread) {
   CallState* call = &thread->outermost;
   if (thread->call != nullptr) {
     if (thread->call->next == nullptr) thread->call->next = std::make_unique<CallState>();
@@ -232,7 +296,7 @@ ActiveCall enter_call(ThreadState* thread) {
   call->thread = thread;
   call->outer = thread->call;
   thread->call = call;
-  call->run->active_calls.fetch_add(1);
+  static_cast<void>(run.release());  // LeaveCall leaves it
   return ActiveCall(call);
 }
 
@@ -261,11 +325,18 @@ std::string capture_text(const CallState& call) {
 }
 
 void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* stream) {
-  Run* run = g_run.load(std::memory_order_acquire);
-  if (run == nullptr) run = start_run();
-  if (run == nullptr || !run->is_useful()) return;
-  ThreadState* thread = thread_state(run);
-  ActiveCall call = enter_call(thread);
+  ThreadState* thread = current_thread();
+  PinnedRun pinned;
+  if (thread != nullptr && thread->call != nullptr) {  // a call within a call is of the same run
+    thread->run->active_calls.fetch_add(1);
+    pinned.reset(thread->run);
+  } else {
+    pinned = enter_run();
+    if (pinned == nullptr) return;
+    thread = thread_state(pinned.get());
+  }
+  Run* const run = pinned.get();
+  ActiveCall call = enter_call(std::move(pinned), thread);
   call->model = model;
   call->stream = stream;
   call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
@@ -352,7 +423,7 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   launch->grid_seen = false;
   launch->substitution = call.substituting ? run->substitutions->find(call.id(launch->launch)) : nullptr;
   call.innermost = launch;
-  control.count_launch(launch->sequence, site->id);
+  if (!run->closed.load(std::memory_order_relaxed)) control.count_launch(launch->sequence, site->id);
   launch->begin_ns = run->journal.now_ns();
   const uint32_t n_recorded = record_launch_begin(*launch, values, n_values);
   if (call.flight) record_flight(*launch, values, n_values);
@@ -441,7 +512,11 @@ uint32_t aoti_debug_level(void) {
 }
 
 uint32_t aoti_debug_level_of_call(uint32_t kind) {
-  if (__builtin_expect(!control.is_tried() || control.has_request(), 0)) guarded([] { look_at_control(); });
+  if (__builtin_expect(!control.is_tried() || control.has_request(), 0)) {
+    const ThreadState* thread = current_thread();
+    const bool is_within_call = thread != nullptr && thread->call != nullptr;  // which may be waited for
+    if (!is_within_call) guarded([] { look_at_control(); });
+  }
   if (kind == AOTI_DEBUG_CALL_MODEL) control.count_call();
   return aoti_debug_level();
 }
@@ -507,9 +582,8 @@ const char* aoti_debug_stopped(void) {
 void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
   if (aoti_debug_level() == 0) return;
   guarded([&] {
-    Run* run = g_run.load(std::memory_order_acquire);
-    if (run == nullptr) run = start_run();
-    if (run == nullptr || !run->is_useful()) return;
+    const PinnedRun run = enter_run();
+    if (run == nullptr) return;
     std::string text = std::string("weights: ") + what;
     text += inactive != 0 ? ", on the inactive side" : ", on the active side";
     if (all == 0) text += ", some of them";

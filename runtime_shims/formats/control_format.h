@@ -3,8 +3,9 @@
 // It is the content of a file without a name (memfd_create) that the process keeps open, one for each instrumented
 // library: /proc/PID/fd/N is a link to "/memfd:aoti-debug-control (deleted)". It goes with the process.
 //
-// Who asks writes `settings`, then adds 1 to `requested`. The next call of the model that begins while no other runs
-// ends the run, and sets `accepted` to the request; a later call begins a run with the new settings.
+// Who asks writes `settings`, then adds 1 to `requested`. The next call of the model that begins sets `accepted` to the
+// request and begins a run with these settings; calls that are running end in the run before. On a device it waits for
+// a call that begins while no other is running.
 #pragma once
 
 #include <stdint.h>
@@ -16,7 +17,7 @@
 // Why a request is not in force yet.
 typedef enum ControlDelay {
   DELAY_NONE = 0,
-  DELAY_CALLS = 1,     // when a call began, another one was running
+  DELAY_CALLS = 1,     // on a device: when a call began, another one was running
   DELAY_CAPTURED = 2,  // a CUDA graph holds calls of the run, which it may replay
 } ControlDelay;
 

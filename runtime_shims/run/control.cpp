@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "aoti_debug.h"
 
@@ -82,6 +83,7 @@ void Control::forget() {
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
   page_.store(nullptr);
+  seen_ = 0;
   tried_.store(false);
 }
 
@@ -101,6 +103,11 @@ void Control::accept() {
   __atomic_store_n(&made->launches, 0, __ATOMIC_RELAXED);
   write_text(made->run_directory, "");
   __atomic_store_n(&made->accepted, requested, __ATOMIC_RELEASE);
+}
+
+bool Control::is_new() {
+  const uint32_t requested = __atomic_load_n(&page()->requested, __ATOMIC_ACQUIRE);
+  return std::exchange(seen_, requested) != requested;
 }
 
 void Control::delay(ControlDelay reason) {

@@ -44,6 +44,9 @@ class Control {
   // Has setting() return what is asked for. Nothing else reads settings meanwhile.
   void accept();
 
+  // Whether the settings that are asked for were not looked at before.
+  bool is_new();
+
   void delay(ControlDelay reason);
   void set_level(uint32_t level);
   void begin_run(const std::string& directory);
@@ -64,6 +67,7 @@ class Control {
 
   std::atomic<ControlPage*> page_{nullptr};  // mapped for the life of the process
   int descriptor_ = -1;
+  uint32_t seen_ = 0;
   std::atomic<bool> tried_{false};
 };
 

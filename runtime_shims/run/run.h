@@ -120,6 +120,10 @@ class Run {
   std::atomic<uint32_t> sequence{0};
   std::atomic<uint32_t> calls[2] = {};
   std::atomic<uint32_t> active_calls{0};
+  std::atomic<bool> closed{false};   // no call begins in it
+  std::atomic<bool> retired{false};  // its last call ends it
+  std::atomic<bool> ended{false};    // of a retired run: what remained is recorded
+  Run* retired_before = nullptr;
   Notices notices;
   std::once_flag crumbs_tried;
   std::once_flag flight_tried;

@@ -94,20 +94,60 @@ def test_settings_go_before_the_environment_and_end_with_the_next_request(
     assert filters == [["second"], ["first"], []]
 
 
-def test_settings_wait_until_no_call_is_running(runtime: Runtime, base: Path) -> None:
+def test_a_call_that_is_running_ends_in_the_run_before(runtime: Runtime, base: Path) -> None:
+    handle = Handle(torch.ones(3))
     with page_of(runtime) as page:
         page.request({"AOTI_DEBUG_LEVEL": "3"})
         assert runtime.lib.h_level_of_call(0) == 3
         with runtime.call():
-            page.request({"AOTI_DEBUG_LEVEL": "0"})
+            before = page.read().run_directory
+            assert before is not None
+            page.request({"AOTI_DEBUG_LEVEL": "2"})
             other = threading.Thread(target=call, args=(runtime,))
             other.start()
             other.join()
             state = page.read()
-            assert (state.accepted, state.delay, state.level) == (1, ControlDelay.CALLS, 3)
+            assert (state.accepted, state.level, state.launches) == (2, 2, 2)
+            with runtime.launch(0, handle.value):
+                pass
+            assert page.read().launches == 2  # of the new run
+            assert json.loads((before / "run.json").read_text())["exit"]["kind"] == "running"
         call(runtime)
-        state = page.read()
-        assert (state.accepted, state.delay, state.level) == (2, ControlDelay.NONE, 0)
+        assert json.loads((before / "run.json").read_text())["exit"]["kind"] == "clean"
+        after = page.read().run_directory
+    assert after is not None
+    assert [len(journal_decoder.decode(run / "journal.bin").of("launch_begin")) for run in (before, after)] == [1, 4]
+
+
+def test_a_recording_that_ends_within_a_call_says_so(runtime: Runtime) -> None:
+    with page_of(runtime) as page:
+        page.request({"AOTI_DEBUG_LEVEL": "3"})
+        assert runtime.lib.h_level_of_call(0) == 3
+        with runtime.call():
+            run = page.read().run_directory
+            assert run is not None
+            page.request({"AOTI_DEBUG_LEVEL": "0"})
+            other = threading.Thread(target=call, args=(runtime,))
+            other.start()
+            other.join()
+    notes = [note.text for note in journal_decoder.decode(run / "journal.bin").of("note")]
+    assert notes == ["the recording was ended while calls were running, which then went on"]
+
+
+def test_on_a_device_settings_wait_until_no_call_is_running(load: Load, device_library: Path, base: Path) -> None:
+    runtime = load(device_library, LEVEL=3, RUN=None, DIR=base, PRINT="none")
+    runtime.site(0, "first", Slot("x"))
+    runtime.site(1, "second", Slot("y"))
+    call(runtime)
+    with page_of(runtime) as page:
+        with runtime.call():
+            page.request({"AOTI_DEBUG_LEVEL": "2"})
+            other = threading.Thread(target=call, args=(runtime,))
+            other.start()
+            other.join()
+            assert (page.read().accepted, page.read().delay) == (0, ControlDelay.CALLS)
+        call(runtime)
+        assert (page.read().accepted, page.read().delay, page.read().level) == (1, ControlDelay.NONE, 2)
 
 
 def test_of_calls_in_a_graph_nothing_changes(load: Load, device_library: Path, base: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -49,6 +50,7 @@ CASES = (
     ("thread", "forks", "quiet"),  # it dies when the child of a process with threads starts threads
     *(("thread", "reloads", level) for level in ("limits", "level 3")),
     *(("thread", "device", level) for level in ("limits", "level 2")),
+    *((sanitizer, "attach", "level 2") for sanitizer in ("address", "thread")),
 )
 
 
@@ -141,3 +143,6 @@ def test_no_report(host: Callable[[str], Path], sanitizer: str, scenario: str, l
     reports = [line for line in said.splitlines() if "Sanitizer" in line or "runtime error:" in line]
     assert (done.returncode, done.stdout, reports) == (0, "done\n", []), said[-8000:]
     assert list((tmp_path / "runs").glob("2*/journal.bin"))
+    if scenario == "attach":
+        ends = [json.loads(path.read_text())["exit"]["kind"] for path in (tmp_path / "runs").glob("2*/run.json")]
+        assert ends == ["clean"] * 7  # one before the first request, and one of each level but 0

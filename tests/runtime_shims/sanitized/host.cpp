@@ -5,6 +5,7 @@
 // takes its level from AOTI_DEBUG_LEVEL. Exits with 1 after a line that says what went wrong.
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "formats/control_format.h"
 
 namespace {
 
@@ -146,6 +149,45 @@ void device(char** paths) {
   package.set("replay", 1);
 }
 
+// The control page of the only package.
+ControlPage* control_page() {
+  for (int descriptor = 3; descriptor < 256; ++descriptor) {
+    char target[128] = "";
+    const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+    if (readlink(link.c_str(), target, sizeof(target) - 1) < 0) continue;
+    if (std::strstr(target, AOTI_DEBUG_CONTROL_NAME) == nullptr) continue;
+    void* page = mmap(nullptr, sizeof(ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (page != MAP_FAILED) return static_cast<ControlPage*>(page);
+  }
+  fail("no control page");
+}
+
+// Somebody asks for other levels, again and again, while calls of several threads overlap.
+void attach(char** paths) {
+  const Package package(paths[0]);
+  package.call(0);
+  ControlPage* const page = control_page();
+  std::atomic<bool> over{false};
+  std::thread asks([&] {
+    uint64_t runs = 1;
+    for (const char* level : {"0", "3", "2", "0", "1", "hash", "3", "0", "2"}) {
+      const std::string settings = std::string("AOTI_DEBUG_LEVEL=") + level + "\nAOTI_DEBUG_PRINT=none\n";
+      std::memcpy(page->settings, settings.data(), settings.size());
+      page->settings_bytes = settings.size();
+      const uint32_t requested = __atomic_add_fetch(&page->requested, 1, __ATOMIC_RELEASE);
+      runs += level[0] != '0' ? 1 : 0;
+      while (__atomic_load_n(&page->accepted, __ATOMIC_ACQUIRE) != requested) usleep(1000);
+      while (__atomic_load_n(&page->runs, __ATOMIC_ACQUIRE) != runs) usleep(1000);
+      usleep(20000);
+    }
+    over = true;
+  });
+  in_threads(4, [&](uint32_t thread) {
+    for (uint32_t i = thread; !over; ++i) package.call(i, i % 5 == 3 ? 1 : 0);
+  });
+  asks.join();
+}
+
 struct Scenario {
   const char* name;
   void (*run)(char** packages);
@@ -163,7 +205,7 @@ int main(int argc, char** argv) {
   }
   setenv("AOTI_DEBUG_LEVEL", level.c_str(), 1);
   for (const Scenario& scenario :
-       {Scenario{"threads", threads}, {"forks", forks}, {"reloads", reloads}, {"device", device}}) {
+       {Scenario{"threads", threads}, {"forks", forks}, {"reloads", reloads}, {"device", device}, {"attach", attach}}) {
     if (std::strcmp(scenario.name, argv[1]) != 0) continue;
     scenario.run(argv + 3);
     std::puts("done");

@@ -26,7 +26,7 @@ from aoti_debug.runs.rundir import run_directory, watch_condition
 _POLL = 0.02  # seconds
 _PENDING = {
     ControlDelay.NONE: "no call of the model has begun: the settings come into force when the next one begins",
-    ControlDelay.CALLS: "its calls overlap: the settings come into force when a call begins while no other is running",
+    ControlDelay.CALLS: "its calls overlap, which on a GPU must not be: the settings wait for a call that begins alone",
     ControlDelay.CAPTURED: "a CUDA graph holds calls of its run, so that the run cannot end: nothing changes",
 }
 
@@ -70,8 +70,8 @@ def command(
 ) -> None:
     """Change what the running process PID records of its instrumented packages, without a restart.
 
-    Its run ends when no call is running, and the next call of the model begins a new one with these settings. They
-    replace those of an earlier attach.
+    The next call of the model begins a new run with these settings; calls that are running end in the run before. The
+    settings replace those of an earlier attach.
     """
     chosen = RunOptions(
         package=Path(),

@@ -171,10 +171,16 @@ def find(
     numbers |= {region.number for region in regions if region.number is not None}
     if not (regions or numbers - {0, HOST} or any(step.action is not StreamAction.UNREAD for step in statements)):
         return Found()
-    return _Search(masked, body, own, statements, inputs).result(
-        tuple(sorted(numbers - {0, HOST})),
-        tuple(_undecided(statements, own, [call for call in unread if call.function == body.name])),
+    unread = [call for call in unread if call.function == body.name]
+    may_order = [StreamStep(_offset(masked, call.line), StreamAction.UNREAD, call.text) for call in unread]
+    return _Search(masked, body, own, (*statements, *may_order), inputs).result(
+        tuple(sorted(numbers - {0, HOST})), tuple(_undecided(statements, own, unread))
     )
+
+
+def _offset(masked: str, line: int) -> int:
+    """The offset at which a line begins, counted from 1."""
+    return sum(len(text) + 1 for text in masked.split("\n")[: line - 1])
 
 
 def _undecided(

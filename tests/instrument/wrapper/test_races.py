@@ -178,6 +178,15 @@ def test_what_is_not_read_is_said() -> None:
     assert order.undecided == ("cudaStreamSynchronize is not read: it may order streams",)
 
 
+def test_a_call_that_is_not_read_may_order() -> None:
+    order = order_of(without("fork_join", WAIT, "kernels.launch_something(buf5.data_ptr(), stream);"))
+    assert [race.doubt for race in order.races] == [
+        "an operator that may wait, a branch, or what is not read may order them"
+    ]
+    (sentence,) = order.undecided
+    assert sentence.endswith("of the wrapper is not read: it may launch, and may order streams")
+
+
 def test_a_wait_before_the_record_orders_nothing() -> None:
     order = order_of(without("fork_join", RECORD))
     assert order.undecided == ("event 3 is waited for before this call has recorded it, which orders nothing in it",)

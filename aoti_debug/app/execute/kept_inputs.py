@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import mmap
 import os
 import shutil
@@ -37,6 +38,7 @@ _END = 8  # the byte in it that says how the call ended
 _ALIGNMENT = 64
 _LARGEST = 1 << 30  # bytes of a call that are kept, unless all calls are to be kept
 _SHARE = 0.05  # of the time of the calls that copies may take, unless all calls are to be kept
+_INTERRUPTED = 4  # times the least time of a copy: what it takes beyond was not its own
 _MEASURED = 0.01  # seconds of copies after which their share is looked at
 
 
@@ -252,7 +254,8 @@ class KeptInputs(PackageUse):
             self._weights.tell(file.path.parent, number)
             file.fill(number, inputs)
             file.filled = time.perf_counter()
-            self._seconds_of_copies += file.filled - began
+            file.least = min(file.least, file.filled - began)
+            self._seconds_of_copies += min(file.filled - began, _INTERRUPTED * file.least)
         except Exception:  # noqa: BLE001 - of a device that has failed: what was kept before tells why
             file.close()
             self._is_ended = True
@@ -318,6 +321,7 @@ class _File:
 
     Attributes:
         filled: when it got the tensors that are in it, by time.perf_counter.
+        least: the least time that a copy into it took, in seconds.
 
     Raises:
         OSError: there is no room.
@@ -329,7 +333,7 @@ class _File:
         begin = _aligned(_HEADER.size + len(text))
         self.path = path
         self.key = key
-        self.filled = 0.0
+        self.filled, self.least = 0.0, math.inf
         with path.open("w+b") as file:
             os.posix_fallocate(file.fileno(), 0, begin + size)  # a page without room would kill the process
             self._memory = mmap.mmap(file.fileno(), begin + size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from itertools import count
 from pathlib import Path
@@ -121,6 +122,24 @@ def test_nothing_is_kept_that_costs_too_much(tmp_path: Path, monkeypatch: pytest
         for _ in range(3):
             use.call(doubled, [torch.ones(4)])
         assert bool(kept(tmp_path, str(keeps_all))) == keeps_all
+
+
+def test_a_copy_that_another_process_has_interrupted_is_not_what_copies_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill = kept_inputs._File.fill
+
+    def interrupted(file: Any, number: int, inputs: list[torch.Tensor]) -> None:
+        fill(file, number, inputs)
+        if number == 30:
+            time.sleep(0.15)
+
+    monkeypatch.setattr(kept_inputs._File, "fill", interrupted)
+    monkeypatch.setattr(kept_inputs, "_MEASURED", 0.1)
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+    for _ in range(40):
+        use.call(doubled, [torch.ones(4)])
+    assert sorted(kept(tmp_path)) == [36, 37, 38, 39]
 
 
 def test_a_file_without_room_is_no_error_of_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

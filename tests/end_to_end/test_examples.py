@@ -39,8 +39,12 @@ def stated(name: str) -> tuple[list[str], list[str]]:
 
 
 def printed(command: str, folder: Path) -> str:
-    """What a command prints: a script of Python nothing, aoti-debug its result."""
+    """What a command prints: a script of Python that makes a program nothing, a repro and aoti-debug their results."""
     program, *words = shlex.split(command)
+    if words[0].endswith("repro.py"):
+        done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False)
+        assert (program, done.returncode) == ("python", 11), done.stderr
+        return done.stdout
     if program == "python":
         forked_script.run(folder / words[0], *map(Path, words[1:]))
         return ""
@@ -72,10 +76,10 @@ def test_the_tool_prints_what_an_example_says(name: str, tmp_path: Path, monkeyp
         output = printed(command, tmp_path)
     assert missing(lines, output) == [], output
     for page in (page for page, example in TUTORIALS.items() if example == name):
-        for command, *expected in blocks(ROOT / f"docs/tutorials/{page}.md")[1:]:
-            if command.startswith(f"{PROMPT}aoti-debug show"):
-                output = printed(command.removeprefix(PROMPT), tmp_path)
-                assert missing(expected, output) == [], output
+        for block in blocks(ROOT / f"docs/tutorials/{page}.md")[1:]:
+            for command in (line.removeprefix(PROMPT) for line in block if line.startswith(PROMPT)):
+                output = printed(command, tmp_path)
+            assert missing([line for line in block if not line.startswith(PROMPT)], output) == [], output
 
 
 @pytest.mark.slow

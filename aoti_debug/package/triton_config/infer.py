@@ -72,9 +72,12 @@ def _is_known(meta: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(number, int) and number <= len(meta) and isinstance(least, int | None)
 
 
+_CAST = "(long)"  # before a number in std::max; torch 2.11 has none
+
+
 def _combined(kind: str, texts: Mapping[str, str], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Returns the block sizes of a combo kernel by trial: the sizes of its kernels are folded into one number."""
-    x_grid, y_grid = texts.get("grid_0", ""), texts.get("y_grid_raw_", "")
+    x_grid, y_grid = (texts.get(name, "").replace(_CAST, "") for name in ("grid_0", "y_grid_raw_"))
     candidates = {
         "XBLOCK": [x for x in _powers(LARGEST_X) if x_grid and _combined_x(kind, meta, x) == x_grid],
         "YBLOCK": [y for y in _powers(LARGEST_Y) if y_grid and _combined_y(meta, y) == y_grid],
@@ -124,7 +127,7 @@ def _maximum(items: Sequence[int | str]) -> int | str:
     if not texts:
         return max(numbers, default=0)
     whole = texts[0]
-    for item in [*texts[1:], *([f"(long){max(numbers)}"] if numbers else [])]:
+    for item in [*texts[1:], *([str(max(numbers))] if numbers else [])]:
         whole = f"std::max({whole}, {item})"
     return whole
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -240,7 +241,8 @@ def test_equal_code_and_other_weights_in_one_process(packages: Path, instrumente
         if f"/{name}/" in member and member.endswith(".wrapper.cpp")
     }
     texts = {text.partition(b"// Compile cmd")[0] for text in wrappers.values()}
-    assert len(texts) == 1  # else the test shows nothing
+    arrays = re.compile(rb"^.*\bint_array_\d+.*\n", re.MULTILINE)  # torch 2.11 shares fewer of them in a second model
+    assert len({arrays.sub(b"", text) for text in texts}) == 1  # else the test shows nothing
 
 
 def test_runners_and_weights_after_loading(packages: Path, instrumented: Callable[..., BuildSummary]) -> None:

@@ -60,8 +60,13 @@ class Loop(nn.Module):
 
 @pytest.mark.parametrize("copies", [False, True])
 def test_the_operator_that_overwrites_what_a_loop_carries(copies: bool) -> None:
-    with torch.no_grad():  # otherwise the export itself refuses
-        program = torch.export.export(Loop(copies), (torch.randn(8), torch.randn(8)))
+    try:
+        with torch.no_grad():  # otherwise the export itself refuses
+            program = torch.export.export(Loop(copies), (torch.randn(8), torch.randn(8)))
+    except torch._dynamo.exc.UncapturedHigherOrderOpError as refused:
+        if copies or "do not support input mutation" not in str(refused):
+            raise
+        pytest.skip("this torch exports no loop that overwrites what it carries")
     error = RuntimeError("body_fn might be modifying the input!")
     said = overwritten_operands(program, error)
     if copies:

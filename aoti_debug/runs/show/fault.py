@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.package.manifest import Certainty
-from aoti_debug.package.recording.values import Number, Tensor
+from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.timeline import Launch
@@ -113,12 +113,12 @@ def argument_lines(launch: Launch, width: int) -> list[str]:
     recorded = [a for a in launch.args if a.tensor is not None or isinstance(a.before, Number)]
     lines: list[str] = []
     names = min(max((len(a.name) for a in recorded[:_MAX_ARGUMENTS]), default=0), 32)
-    for argument in recorded[:_MAX_ARGUMENTS]:
+    kinds = [text.ROLES[a.role] or ("" if a.tensor is not None else a.spec.ctype) for a in recorded[:_MAX_ARGUMENTS]]
+    column = max(7, *map(len, kinds)) + 1 if kinds else 0
+    for argument, kind in zip(recorded, kinds, strict=False):
         value = argument.tensor or argument.before
         label = "args" if not lines else ""
-        role = text.ROLES[argument.role]
-        kind = "" if isinstance(value, Tensor) else argument.spec.ctype
-        words = (f"  {label:<9}{role or kind:<8}{argument.name:<{names}}", text.value(value))
+        words = (f"  {label:<9}{kind:<{column}}{argument.name:<{names}}", text.value(value))
         lines += terminal_cells.wrap_words(words, width, hang=" " * 19)
     if len(recorded) > _MAX_ARGUMENTS:
         lines.append(f"{'':11}and {len(recorded) - _MAX_ARGUMENTS} more: aoti-debug show {launch.id}")

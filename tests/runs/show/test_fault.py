@@ -72,13 +72,13 @@ def test_suspects_stand_below_each_other(tmp_path: Path, width: int) -> None:
     assert len({line.index("  modeling") for line in suspects}) == 1
 
 
-def crash(base: Path, *names: str, provenance: object = None, exit_: Exit = SEGV) -> RunDir:
+def crash(base: Path, *names: str, provenance: object = None, exit_: Exit = SEGV, number: str = "int64_t") -> RunDir:
     fields: dict[str, Any] = {} if provenance is None else {"provenance": provenance}
     package = make_manifest(
         site(
             "cpp_fused_0",
             *(arg(name) for name in names),
-            arg("ks0", Role.NONE, Form.SCALAR, ctype="int64_t"),
+            arg("ks0", Role.NONE, Form.SCALAR, ctype=number),
             kind=Kind.CPP,
             **fields,
         )
@@ -145,6 +145,11 @@ def test_a_killed_process(tmp_path: Path) -> None:
         "FAULT the process was ended by SIGKILL while cpp_fused_0 ran",
         "  while launch 0.0  cpp_fused_0 was running",
     ]
+
+
+def test_a_long_type_of_a_number_does_not_touch_its_name(tmp_path: Path) -> None:
+    found = lines(crash(tmp_path, "x", provenance=INFERRED, number="const int64_t"))
+    assert found[4:6] == ["  args     in            x    bfloat16[2] cpu", "           const int64_t ks0  -8"]
 
 
 def test_many_arguments_are_cut_short(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Calls a model with planted shared state from several threads, and looks whether `aoti-debug run --threads` finds it.
 
-usage: python -m benchmarks.quality.threads [--runs N] [--threads N] [--calls N] [--reduce] [FAULT ...]
+usage: python -m benchmarks.quality.threads [--runs N] [--threads N] [--calls N] [--rows N] [--reduce] [FAULT ...]
 
 The operators of threads_ops.cpp share state between threads as a variable of the environment says, each fault in its
 own way; some look similar and are right. One model has all of them; it is built once. Every fault is looked for in N
@@ -91,6 +91,10 @@ class Found:
     delays: str = ""
 
 
+def inputs(rows: int) -> torch.Tensor:
+    return torch.linspace(-1, 1, rows * 64).reshape(rows, 64)
+
+
 def library(folder: Path) -> Path:
     """The operators, compiled."""
     toolchain = Toolchain(find_compiler(), find_torch())
@@ -106,7 +110,8 @@ def build(folder: Path) -> tuple[Path, UserCode]:
     """The instrumented package, and its operators."""
     operators = library(folder)
     torch.ops.load_library(operators)
-    program = torch.export.export(Model().eval(), (torch.linspace(-1, 1, 1024 * 64).reshape(1024, 64),))
+    rows = {"x": {0: torch.export.Dim("rows", max=1024)}}
+    program = torch.export.export(Model().eval(), (inputs(1024),), dynamic_shapes=rows)
     torch.export.save(program, folder / "model.pt2")
     package = builder.build(folder / "model.pt2", output=folder / "planted.pt2", libraries=(operators,))
     return package, UserCode(libraries=(operators,))
@@ -153,6 +158,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--calls", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=1024, help="of the input, up to 1024: how long a call takes")
     parser.add_argument("--reduce", action="store_true")
     chosen = parser.parse_args()
     found: dict[str, Found] = {}
@@ -162,9 +168,15 @@ def main() -> int:
     ):
         package, code = build(Path(folder))
         server.preload()
+        torch.save((inputs(chosen.rows),), Path(folder) / "inputs.pt")
         for fault in chosen.faults or (*FAULTS, *RIGHT):
             run = RunOptions(
-                package, out=Path(folder) / "runs", calls=chosen.calls, user_code=code, environment={"PLANTED": fault}
+                package,
+                inputs=Path(folder) / "inputs.pt",
+                out=Path(folder) / "runs",
+                calls=chosen.calls,
+                user_code=code,
+                environment={"PLANTED": fault},
             )
             options = ThreadsOptions(run=recorded_by_default(run), threads=chosen.threads)
             found[fault] = look_for(fault, options, chosen.runs, reduces=chosen.reduce)

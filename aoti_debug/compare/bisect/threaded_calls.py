@@ -76,7 +76,8 @@ class DelayedLaunches:
     Attributes:
         without: runs without delays.
         wrong_without: those of them in which a call was wrong.
-        launches: of the smallest set of launches whose delays show it; () if none smaller than all was found.
+        launches: of the smallest set of launches whose delays show it; () if none smaller than all was found that shows
+            it more often than no delays.
         shown: the runs with delays of this set alone in which a call was wrong.
         tried: all runs with delays of this set alone.
         runs: from threads, all together.
@@ -223,8 +224,10 @@ def recorded_by_default(options: RunOptions) -> RunOptions:
     return replace(options, level=level, phase=phase, shown=Shown.NOTHING)
 
 
-TRIES = 3  # runs of a set of delays, until one shows it
-_MOST_RUNS = 60  # of the search
+TRIES = 3  # runs of a set of delays
+NEEDED = 2  # of these in which a call is wrong: one may be wrong without the delays
+_CONFIRMING = 10  # runs of the smallest set, and without delays
+_MOST_RUNS = 90  # of the search
 
 
 def call_from_threads(options: ThreadsOptions, observer: Observer | None = None) -> ThreadedCalls:
@@ -255,21 +258,24 @@ def call_from_threads(options: ThreadsOptions, observer: Observer | None = None)
 
 
 def _delays(session: ThreadSession, jitter: Jitter, together: RunResult) -> DelayedLaunches:
-    """The delays that show it, by more runs."""
-    outcomes = [is_wrong(session.called()) for _ in range(TRIES)]
+    """The delays that show it, by more runs; a smallest set is kept if it shows it more often than no delays."""
+    without = [is_wrong(session.called()) for _ in range(TRIES)]
+    shown: list[bool] = []
     numbers: tuple[int, ...] = ()
-    shown = tried = 0
-    if not any(outcomes):
+    if sum(without) < NEEDED:
         search = DelaySearch(lambda chosen: is_wrong(session.called(Jitter(jitter.seed, chosen))))
         numbers = search.smallest(range(_launches_of_a_call(together)))
-        shown, tried = search.counts.get(numbers, (0, 0))
+    if numbers:
+        without += [is_wrong(session.called()) for _ in range(_CONFIRMING - TRIES)]
+        shown = [is_wrong(session.called(Jitter(jitter.seed, numbers))) for _ in range(_CONFIRMING)]
     launches = {launch.key.launch: launch for launch in session.alone.run.launches if launch.key.call == 0}
+    is_confirmed = sum(shown) > sum(without)
     return DelayedLaunches(
-        without=len(outcomes),
-        wrong_without=sum(outcomes),
-        launches=tuple(launches[number] for number in numbers if number in launches),
-        shown=shown,
-        tried=tried,
+        without=len(without),
+        wrong_without=sum(without),
+        launches=tuple(launches[number] for number in numbers if number in launches and is_confirmed),
+        shown=sum(shown),
+        tried=len(shown),
         runs=session.runs,
     )
 
@@ -300,12 +306,15 @@ class DelaySearch:
 
     def _outcome(self, chosen: tuple[int, ...]) -> SetOutcome:
         """A set that does not show it may do so in more runs: then its parts are tried."""
+        shown = 0
         for tried in range(1, TRIES + 1):
             if self._runs >= _MOST_RUNS:
                 break
             self._runs += 1
-            shows = self._shows(chosen)
-            self.counts[chosen] = (int(shows), tried)
-            if shows:
+            shown += self._shows(chosen)
+            self.counts[chosen] = (shown, tried)
+            if shown >= NEEDED:
                 return SetOutcome.YES
+            if shown + TRIES - tried < NEEDED:
+                break
         return SetOutcome.UNKNOWN

@@ -120,7 +120,7 @@ def delay_lines(delays: DelayedLaunches | None) -> list[str]:
     if delays is None:
         return []
     without = f"in {delays.wrong_without} of {wording.pluralize(delays.without, 'run')} without delays"
-    if delays.wrong_without:
+    if delays.wrong_without and not delays.launches:
         return [f"  delays   a call was wrong {without}, too"]
     if not delays.launches:
         return [f"  delays   a call was wrong {without}; no delays of some launches only showed it"]

@@ -236,10 +236,16 @@ Run* start_run() {
   if (!g_thread_key_made) g_thread_key_made = pthread_key_create(&g_thread_key, on_thread_end) == 0;
   watch_forks();
   auto run = std::make_unique<Run>(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
-  run->start();
-  if (!run->is_useful()) g_level.store(0);
-  if (run->config.backtrace && run->is_useful()) catch_crashes(run->directory.path());
-  control.begin_run(run->journal.is_open() ? run->directory.path() : "");
+  try {
+    run->start();
+    if (!run->is_useful()) g_level.store(0);
+    if (run->config.backtrace && run->is_useful()) catch_crashes(run->directory.path());
+    control.begin_run(run->journal.is_open() ? run->directory.path() : "");
+    if (run->journal.is_open()) run->directory.begin();
+  } catch (const std::exception&) {
+    release_crashes();  // handlers that outlive the run would outlive this library
+    throw;
+  }
   g_run.store(run.get());
   return run.release();
 }

@@ -11,7 +11,7 @@ from aoti_debug.base import abi
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import journal
-from aoti_debug.runs.rundir.formats.journal_records import Record
+from aoti_debug.runs.rundir.formats.journal_records import Record, SlotValues
 from tests import factories
 
 _SIZE = 4  # bytes at the start of the header of the file, of a block and of a record, which are stored last
@@ -50,7 +50,7 @@ def _parts(whole: journal.Journal) -> Iterator[Part]:
 
 
 def _said(record: Record) -> str:
-    return repr([getattr(value, "decode", lambda value=value: value)() for value in record])
+    return repr([value.decode() if isinstance(value, SlotValues) else value for value in record])
 
 
 def problem(path: Path, data: bytes, whole: list[Part], cut: int, *, killed: bool) -> str:

@@ -1,7 +1,7 @@
 """Has every call of the runtime to the system fail in turn, and looks at what the model and the run notice of it.
 
-usage: python -m benchmarks.quality.fault_injection [--only WORD ...] [--memory-step N] [--cut-step N]
-    [--folder DIR]
+usage: python -m benchmarks.quality.fault_injection [--only WORD ...] [--step N] [--memory-step N]
+    [--cut-step N] [--folder DIR]
 
 A host calls a package in a process of its own for each point (tests/runtime_shims/fault_injection.py). One call fails:
 open, write, mmap, std::thread, new, …, with each error that it may end with; or one and all those after it that may end
@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from itertools import count
 from pathlib import Path
 
 from benchmarks import markdown
@@ -40,22 +39,10 @@ FAULTS: Mapping[str, Sequence[Fault]] = {
 }
 
 
-def points_of(injection: Injection, fault: Fault, step: int) -> list[Point]:
-    """The points of a fault; of allocations each `step`-th one."""
-    if fault.kind != MEMORY or step == 1:
-        return list(injection.points(fault))
-    found: list[Point] = []
-    for first in count(0, step):
-        points = list(injection.points(fault, first=first, most=1))
-        if not points:
-            return found
-        found += points
-    return found
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", metavar="WORD", help="settings whose names contain one of these")
+    parser.add_argument("--step", type=int, default=1, metavar="N", help="only each N-th call fails")
     parser.add_argument("--memory-step", type=int, default=1, metavar="N", help="only each N-th allocation fails")
     parser.add_argument("--cut-step", type=int, default=1, metavar="N", help="the journal is cut at each N-th byte")
     parser.add_argument("--folder", type=Path, help="where the compiled objects stay")
@@ -87,15 +74,21 @@ def main() -> int:
     return 1 if broken else 0
 
 
+def _step(fault: Fault, arguments: argparse.Namespace) -> int:
+    return int(arguments.memory_step if fault.kind == MEMORY else arguments.step)
+
+
 def _row(injection: Injection, setting: Setting, arguments: argparse.Namespace, broken: list[Point]) -> list[str]:
     counts, bad = [], 0
     for faults in FAULTS.values():
-        points = [point for fault in faults for point in points_of(injection, fault, arguments.memory_step)]
+        points = [point for fault in faults for point in injection.points(fault, step=_step(fault, arguments))]
         counts.append(str(len(points)))
         worse = [point for point in points if point.problems]
         bad += len(worse)
         broken += worse
     cuts, worse_cuts = _cut(injection, arguments.cut_step)
+    for problem in worse_cuts:
+        print(f"{setting.name}: the journal, {problem}", file=sys.stderr)
     return [setting.name, *counts, str(cuts), str(bad + len(worse_cuts))]
 
 

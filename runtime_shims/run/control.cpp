@@ -51,6 +51,7 @@ const char* setting(const char* name) {
 
 void Control::open() {
   if (tried_.exchange(true)) return;
+  const std::string library = this_library();  // first: memory that is missing must not cost a descriptor
   const int descriptor = static_cast<int>(syscall(SYS_memfd_create, AOTI_DEBUG_CONTROL_NAME, MFD_CLOEXEC));
   if (descriptor < 0) return;
   void* memory = MAP_FAILED;
@@ -63,7 +64,7 @@ void Control::open() {
   }
   auto* made = static_cast<ControlPage*>(memory);
   made->version = AOTI_DEBUG_CONTROL_VERSION;
-  write_text(made->library, this_library());
+  write_text(made->library, library);
   descriptor_ = descriptor;
   memcpy(made->magic, AOTI_DEBUG_CONTROL_MAGIC, sizeof(made->magic));  // last: the page is whole now
   page_.store(made);

@@ -57,7 +57,6 @@ void Run::start() {
     const std::lock_guard<std::mutex> lock(mutex_);
     notes_ = std::make_unique<JournalWriter>(&journal, static_cast<uint32_t>(syscall(SYS_gettid)));
     notes_->next_block();
-    directory.begin();
   }
   for (const std::string& complaint : config.complaints) note(NOTE_CONFIGURATION, complaint, false);
   const bool narrowed = !config.modules.words().empty() || !config.lines.words().empty();

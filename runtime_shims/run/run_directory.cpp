@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kMaxAttempts = 10000;
 constexpr size_t kMaxCommandLine = 65536;
-constexpr char kJournal[] = "journal.bin", kManifest[] = "manifest.json", kRunJson[] = "run.json", kOwner[] = ".owner";
+constexpr char kJournal[] = "journal.bin", kManifest[] = "manifest.json", kRunJson[] = "run.json", kOwner[] = ".owner",
+               kSummaries[] = "summaries.bin";
 
 std::string now_as(const char* format) {
   const time_t now = time(nullptr);
@@ -120,6 +121,7 @@ void RunDirectory::discard() {
     const int length = snprintf(file, sizeof(file), "%s/%s", path_.c_str(), name);
     if (made && length > 0 && static_cast<size_t>(length) < sizeof(file)) unlink(file);
   };
+  remove_made(made_journal_, kSummaries);
   remove_made(made_run_json_, kRunJson);
   remove_made(made_manifest_, kManifest);
   remove_made(made_journal_, kJournal);

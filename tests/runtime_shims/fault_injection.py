@@ -87,7 +87,7 @@ SETTINGS = {
     setting.name: setting
     for setting in (
         Setting("names", {"LEVEL": "3"}),
-        Setting("tensors", {"LEVEL": "1", "PHASE": "both"}),
+        Setting("tensors", {"LEVEL": "1", "PHASE": "both", "FILTER": "aoti_torch_cpu_make"}),
         Setting("tensors of a MiB", {"LEVEL": "1", "FILTER": "triton_*"}, {"HOST_TYPE": LARGE}),
         Setting("limits", {"LEVEL": "1", "MAX_BYTES": "300K", "MAX_FILES": "40", "JOURNAL_BYTES": "600K"}),
         Setting("statistics, guards", {"LEVEL": "2", "GUARDS": "1"}),
@@ -98,7 +98,7 @@ SETTINGS = {
         Setting("a launch throws", {"LEVEL": "3"}, {"HOST_FAULT": "1"}),
         Setting("a fork", {"LEVEL": "3"}, {"HOST_FORKS": "1"}),
         Setting("one of two ranks", {"LEVEL": "3"}, {"RANK": "1", "WORLD_SIZE": "2"}),
-        Setting("tensors of a device", {"LEVEL": "1", "PHASE": "both"}, _DEVICE),
+        Setting("tensors of a device", {"LEVEL": "1", "FILTER": "aoti_torch_cpu_add"}, _DEVICE),
         Setting("statistics and guards of a device", {"LEVEL": "2", "GUARDS": "1"}, _DEVICE),
         Setting("flight recorder of a device", _FLIGHT, _DEVICE),
         Setting("watchpoints of a device", {**_WATCH, "ON_HIT": "save"}, _DEVICE),
@@ -223,12 +223,12 @@ class Injection:
         self.journal = next((folder / str(NONE)).rglob("journal.bin")).read_bytes()
         shutil.rmtree(folder / str(NONE))
 
-    def points(self, fault: Fault, *, first: int = 0, most: int = NONE) -> Iterator[Point]:
-        """Has call after call fail until there is none left, and judges what comes of each."""
+    def points(self, fault: Fault, *, first: int = 0, step: int = 1, most: int = NONE) -> Iterator[Point]:
+        """Has call after call, each `step`-th, fail until there is none left, and judges what comes of each."""
         done = 0
         while done < most:
             batch = min(100, most - done)
-            lines = list(self._host(fault, first + done, batch))
+            lines = list(self._host(fault, first + done * step, batch, step=step))
             for line in lines:
                 if line[2] != "0":
                     yield self._judge(line, fault)
@@ -237,16 +237,16 @@ class Injection:
             if len(lines) < batch:
                 return
 
-    def _host(self, fault: Fault, first: int, most: int, *, rounds: int = 3) -> Iterator[list[str]]:
+    def _host(self, fault: Fault, first: int, most: int, *, step: int = 1, rounds: int = 3) -> Iterator[list[str]]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
         environment |= {f"AOTI_DEBUG_{name}": value for name, value in self.setting.variables.items()}
         environment |= {"AOTI_DEBUG_KEEP_FREE_BYTES": "0", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
         environment |= {"HOST_TYPE": SMALL, "HOST_ROUNDS": str(rounds), **self.setting.host}
         count = EVERY if fault.lasts else 1
-        numbers = [str(number) for number in (fault.kind, fault.choice, fault.only, count, first, most)]
+        numbers = [str(number) for number in (fault.kind, fault.choice, fault.only, count, first, step, most)]
         command: list[str | Path] = [self.built.host, self.built.plain, self.built.package, self.folder, *numbers]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=3600)
-        assert done.returncode == 0, done.stdout
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3600)
+        assert done.returncode == 0, done.stderr
         return (line.split() for line in done.stdout.splitlines())
 
     def _grows(self, growth: Sequence[int]) -> list[str]:
@@ -269,8 +269,8 @@ class Injection:
         notes = {note for round_ in rounds[:2] for note in round_.notes} - set(self.base.notes)
         if missing and not said and not notes:
             problems.append(f"{missing} records or files are missing, and nothing says so")
-        if missing and shown in KEPT and not fault.lasts:
-            problems.append(f"{missing} records or files are missing: {sorted(notes) or said}")
+        if shown in KEPT and not fault.lasts and rounds and self.base.facts - rounds[0].facts:
+            problems.append(f"records or files are missing: {sorted(rounds[0].notes) or said}")
         if rounds and rounds[2].facts != self.base.facts:
             problems.append("the run after it is not complete")
         if int(line[6]):
@@ -337,7 +337,10 @@ def _read_round(folder: Path) -> _Round:
             for record in factories.records_of(content):
                 if isinstance(record, records.NoteRecord):
                     notes.append(record.text.replace(str(path), ""))
-                elif (fact := _fact(record, path, problems)) is not None:
+                    continue
+                if isinstance(record, records.LaunchEnd) and record.not_started:
+                    facts.add((where, "not started", record.key))
+                if (fact := _fact(record, path, problems)) is not None:
                     facts.add((where, *fact))
         except AotiDebugError as error:
             problems.append(f"cannot be read: {error}")
@@ -351,7 +354,7 @@ def _fact(record: records.Record, path: Path, problems: list[str]) -> tuple[Any,
         values = tuple((slot, v.layout if isinstance(v, Tensor) else v) for slot, v in record.values.decode().items())
         return name, record.key, record.site, record.loops, values
     if isinstance(record, records.LaunchEnd):
-        return name, record.key, record.status, record.not_started
+        return name, record.key, record.status
     if isinstance(record, records.GridRecord):
         return name, record.key, record.kernel, record.grid, record.num_warps, record.shared_bytes
     if isinstance(record, records.TensorFile):

@@ -25,7 +25,7 @@ def inject(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     [
         ("names", Fault(SYSTEM, only=errno.ENOSPC, lasts=True), 0, 40),
         ("names", Fault(SYSTEM, choice=2), 10, 25),  # among them EINTR
-        ("tensors", Fault(SYSTEM), 90, 12),
+        ("tensors", Fault(SYSTEM), 80, 12),
         ("flight recorder", Fault(SYSTEM), 50, 20),
         ("names", Fault(MEMORY), 80, 20),
     ],

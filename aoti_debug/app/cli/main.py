@@ -296,16 +296,19 @@ def _run(arguments: Sequence[str] | None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at exit
         return CLOSED_PIPE
     except AotiDebugError as error:
-        from aoti_debug.base.machine.exhaustion import exhausted  # only an error needs it
+        from aoti_debug.base.machine.exhaustion import advice, exhausted  # only an error needs it
 
-        _print_error(str(error), error.hint)
+        _print_error(str(error), error.hint or advice(error))
         return error.exit_code if exhausted(error) is None else TargetError.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
-        from aoti_debug.base.machine.exhaustion import exhausted
+        from aoti_debug.base.machine.exhaustion import advice, exhausted, system_text
 
         lack = exhausted(error)
         if lack is not None:
             _print_error(lack.text, lack.hint)
+            return TargetError.exit_code
+        if isinstance(error, OSError) and (hint := advice(error)):  # the system's refusal, no bug
+            _print_error(system_text(error), hint)
             return TargetError.exit_code
         _print_error(
             f"a bug in aoti-debug: {type(error).__name__}: {error} ({_place(error)})",

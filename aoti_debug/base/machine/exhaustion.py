@@ -17,6 +17,13 @@ _HINTS = {
     "weights that stay in the program's file (build --weights by-reference) are mapped, not read into memory",
     DEVICE: "nvidia-smi shows what uses the device; CUDA_VISIBLE_DEVICES names another one",
 }
+_SYSTEM_HINTS = {
+    errno.EACCES: "ls -ld FILE, and of the folders above it, shows who may read and write it",
+    errno.EPERM: "ls -ld FILE, and of the folders above it, shows who may read and write it",
+    errno.EROFS: "the file system is mounted for reading only: name a place on another one",
+    errno.EIO: "the file system reports an error: dmesg may say more; try a copy on another disk",
+    errno.EMFILE: "ulimit -n is the number of files that a process may have open: raise it",
+}
 # Of the texts of torch, the driver, C and C++ libraries and compilers, in lower case.
 _DEVICE_WORDS = ("cuda out of memory", "cuda error: out of memory", "cuda driver error: out of memory")
 _MEMORY_WORDS = (
@@ -78,9 +85,25 @@ def hint_for(what: str) -> str:
     return _HINTS[what]
 
 
+def advice(error: BaseException) -> str:
+    """The hint for an exception whose own says nothing: what the system said, or "" if that is no such thing."""
+    for link in chain_of(error):
+        if what := _resource(link):
+            return hint_for(what)
+        if isinstance(link, OSError) and link.errno in _SYSTEM_HINTS:
+            return _SYSTEM_HINTS[link.errno]
+    return ""
+
+
+def system_text(error: OSError) -> str:
+    """The system's words for an error, and the file: "Permission denied: /tmp/model.so"."""
+    said = os.strerror(error.errno) if error.errno is not None else wording.first_line(str(error))
+    return said + (f": {error.filename}" if error.filename else "")
+
+
 def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
-        return os.strerror(error.errno) + (f": {error.filename}" if error.filename else "")
+        return system_text(error)
     return wording.first_line(str(error)) or "out of memory"
 
 

@@ -69,6 +69,21 @@ def test_a_full_disk_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert hint.startswith("hint: free some space; ")
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EROFS, errno.EMFILE])
+def test_what_the_system_refuses_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    assert run_verb(monkeypatch, raising(OSError(number, "refused", "/tmp/run"))) == 5
+    error = RunDirError("cannot read /tmp/run")
+    error.__cause__ = OSError(number, "refused")
+    assert run_verb(monkeypatch, raising(error)) == 6
+    first, hint, second, same = capsys.readouterr().err.splitlines()
+    assert first == f"error: {os.strerror(number)}: /tmp/run"
+    assert second == "error: cannot read /tmp/run"
+    assert hint == same
+    assert hint.startswith("hint: ")
+
+
 def test_no_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_verb(monkeypatch, raising(MemoryError())) == 5
     first, hint = capsys.readouterr().err.splitlines()

@@ -1,0 +1,116 @@
+"""Has every call of a command to the system fail in turn, and looks at what the command says and leaves.
+
+usage: python -m benchmarks.quality.command_faults [--only WORD ...] [--step N] [--folder DIR]
+
+A small model is built and run at level 1; each command then runs in a fresh copy of the folder for each point
+(tests/command_faults/commands.py). Calls for files below that folder, among them its cache and TMPDIR, fail with ENOSPC
+(one call, or it and all after it), EACCES, EIO or ENOMEM, or SIGTERM comes before the call. A point is broken if there
+is a traceback, no error line or no hint, another exit code than one from 2 to 6, a file that is no whole result, a
+temporary file, or if the same command does not do its work afterwards.
+
+Prints a Markdown table, then the broken points. Exits with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks import checkout, markdown
+from tests.command_faults import commands
+from tests.command_faults.commands import CACHE, TEMPORARY, WORK, Fault, Point
+
+COMMANDS: Sequence[Sequence[str]] = (
+    ("show",),
+    ("list",),
+    ("repro", "0.1", "--trust"),
+    ("report",),
+    ("bundle",),
+    ("clean", "--all"),
+)
+FAULTS: Mapping[str, Fault] = {
+    "ENOSPC": Fault(errno.ENOSPC),
+    "full disk": Fault(errno.ENOSPC, lasts=True),
+    "EACCES": Fault(errno.EACCES),
+    "EIO": Fault(errno.EIO),
+    "ENOMEM": Fault(errno.ENOMEM),
+    "SIGTERM": Fault(-signal.SIGTERM),
+}
+
+
+class Model(torch.nn.Module):
+    """A linear layer and two elementwise operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.linear(x)).softmax(-1)
+
+
+def make_template(folder: Path) -> None:
+    """Builds and runs the model in a folder, unless it has done so."""
+    for name in (WORK, CACHE, TEMPORARY):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    work = folder / WORK
+    if (work / "aoti-debug/runs").exists():
+        return
+    program = torch.export.export(Model().eval(), (torch.linspace(-1, 1, 64).reshape(8, 8),))
+    torch.export.save(program, work / "model.pt2")
+    for arguments in (["build", "model.pt2"], ["run", "model.instrumented.pt2", "--level", "1"]):
+        subprocess.run(
+            [sys.executable, "-m", "aoti_debug", *arguments], cwd=work, env=checkout.environment(), check=True
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", metavar="WORD", help="commands of these names")
+    parser.add_argument("--step", type=int, default=1, metavar="N", help="only each N-th call fails")
+    parser.add_argument("--folder", type=Path, help="where the model and its run stay")
+    arguments = parser.parse_args()
+    broken: list[Point] = []
+    rows = []
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as temporary:
+        template = Path(temporary) / "template"
+        if arguments.folder:
+            make_template(arguments.folder)
+            shutil.copytree(arguments.folder, template, symlinks=True)
+        else:
+            make_template(template)
+        library = commands.compile_library(Path(temporary))
+        for command in COMMANDS:
+            if arguments.only and command[0] not in arguments.only:
+                continue
+            found = {
+                name: list(commands.points(library, template, command, fault, step=arguments.step))
+                for name, fault in FAULTS.items()
+            }
+            worse = [point for points in found.values() for point in points if point.problems]
+            rows.append([f"`{command[0]}`", *(str(len(points)) for points in found.values()), str(len(worse))])
+            broken += worse
+            print(rows[-1], file=sys.stderr, flush=True)
+    markdown.table(["command", *FAULTS, "broken"], rows)
+    print(f"{time.monotonic() - began:.0f} s, {os.cpu_count()} cores")
+    for point in broken:
+        print(f"\n{point.command}: {point.call} (number {point.number}), exit code {point.code}")
+        for problem in point.problems:
+            print(f"  {problem}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Commands whose calls to the system fail."""

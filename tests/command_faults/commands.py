@@ -1,0 +1,264 @@
+"""Has calls of a command to the system fail, one after the other, and looks at what it says and leaves.
+
+A command runs in a fork of a process that has imported what it imports, in a fresh copy of a folder. Only calls for
+files below that folder fail (preloaded.cpp).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from aoti_debug.app.cli import main
+
+HERE = Path(__file__).parent
+EVERY = 2**40  # so many calls fail: all that follow
+NONE = 2**40  # the number of a call that is never made
+SECONDS = 60  # that a command may take
+WORK, CACHE, TEMPORARY = "work", "cache", "tmp"  # in the folder: where the command runs, its cache, TMPDIR
+_STAMP = re.compile(r"\d{8}-\d{6}-\d+|\d{3,}")
+_LIST = "modules.json"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How calls fail.
+
+    Attributes:
+        error: an errno; or minus a signal, which comes before a call.
+        lasts: all that follow and may fail so fail as well.
+    """
+
+    error: int
+    lasts: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """A call that failed, and what is wrong with what came of it.
+
+    Attributes:
+        command: its arguments.
+        number: of the call, among those that may fail so.
+        call: its function and path.
+        code: the exit code.
+        said: what was printed on stderr.
+    """
+
+    command: str
+    number: int
+    call: str
+    code: int
+    said: str
+    problems: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Ended:
+    status: int
+    call: str
+    calls: int
+    said: str
+
+    @property
+    def code(self) -> int:
+        return os.waitstatus_to_exitcode(self.status)
+
+
+Tree = Mapping[str, str]  # the hash of the content, by the path without its numbers
+
+
+def compile_library(folder: Path) -> Path:
+    """Compiles the library that processes are started with."""
+    library = folder / "preloaded.so"
+    command = ["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*command, str(HERE / "preloaded.cpp"), "-o", str(library), "-ldl"], check=True)
+    return library
+
+
+def points(
+    library: Path, template: Path, arguments: Sequence[str], fault: Fault, *, first: int = 0, step: int = 1
+) -> Iterator[Point]:
+    """Has each `step`-th call of a command fail, from call `first` on, until there is none left.
+
+    Args:
+        library: of `compile_library`.
+        template: a folder with WORK, CACHE and TEMPORARY.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
+    environment |= {"LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    request = {"library": str(library), "template": str(template), "arguments": list(arguments), **asdict(fault)}
+    command = [sys.executable, "-m", __name__, json.dumps({**request, "first": first, "step": step})]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield Point(**json.loads(line))
+    assert process.returncode == 0, arguments
+
+
+class _Command:
+    """A command in its folder."""
+
+    def __init__(self, library: str, template: Path, arguments: Sequence[str]) -> None:
+        self._library = ctypes.CDLL(library)
+        self._library.call_failed.restype = ctypes.c_char_p
+        self._library.calls_made.restype = ctypes.c_long
+        self._library.fail_calls.argtypes = (ctypes.c_char_p, ctypes.c_long, ctypes.c_long, ctypes.c_int)
+        self._template, self._arguments = template, list(arguments)
+        self.folder = template.with_name(f"{template.name}-{os.getpid()}")
+        self._notes = template.with_name(f"{template.name}-{os.getpid()}-notes")
+        self._notes.mkdir()
+        self.before = tree(template)
+        self._import()
+        self.fresh()
+        self.base = self.run(Fault(0), NONE)
+        self.after = tree(self.folder)
+        self._results = {path for path in self.after.keys() - self.before.keys() if path.startswith(WORK)}
+        self._repeated = self.run(Fault(0), NONE)  # one that writes a file refuses to write it again
+
+    def _import(self) -> None:
+        """Imports what the command imports, in a child that lists it first."""
+        self.fresh()
+        pid = os.fork()
+        if pid == 0:
+            self._enter()
+            with contextlib.suppress(SystemExit):
+                main.main()
+            (self._notes / _LIST).write_text(json.dumps(sorted(sys.modules)))
+            os._exit(0)
+        os.waitpid(pid, 0)
+        for name in json.loads((self._notes / _LIST).read_text()):
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+
+    def _enter(self) -> None:
+        os.chdir(self.folder / WORK)
+        os.environ |= {"XDG_CACHE_HOME": str(self.folder / CACHE), "TMPDIR": str(self.folder / TEMPORARY)}
+        os.environ |= {"HOME": str(self.folder / CACHE)}
+        tempfile.tempdir = None
+        sys.argv = ["aoti-debug", *self._arguments]
+        for descriptor, name in ((1, "out"), (2, "err")):
+            file = os.open(self._notes / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(file, descriptor)
+            os.close(file)
+
+    def fresh(self) -> None:
+        """Makes the folder as it was."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self._template, self.folder, symlinks=True)
+
+    def run(self, fault: Fault, first: int) -> _Ended:
+        """Runs it once in the folder as it is."""
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(SECONDS)
+            self._enter()
+            count = EVERY if fault.lasts else 1
+            self._library.fail_calls(str(self.folder).encode(), first, count, fault.error)
+            code: object = 70
+            try:
+                main.main()
+            except SystemExit as exit_:
+                code = exit_.code
+            with contextlib.suppress(SystemExit):
+                atexit._run_exitfuncs()
+            calls, failed = self._library.calls_made(), self._library.call_failed().decode(errors="replace")
+            self._library.fail_calls(b"", 0, 0, 0)
+            (self._notes / "calls").write_text(f"{calls} {failed}")
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(code if isinstance(code, int) else 0)
+        _, status = os.waitpid(pid, 0)
+        text = (self._notes / "calls").read_text() if (self._notes / "calls").exists() else "0 "
+        (self._notes / "calls").unlink(missing_ok=True)
+        calls, _, failed = text.partition(" ")
+        said = (self._notes / "err").read_text(errors="replace")
+        return _Ended(status, failed.replace(str(self.folder), ""), int(calls), said)
+
+    def point(self, fault: Fault, number: int) -> Point | None:
+        """Has one call fail; None if there is none of this number."""
+        self.fresh()
+        ended = self.run(fault, number)
+        if ended.status == 0 and not ended.call and ended.calls <= number:
+            return None
+        found = tree(self.folder)
+        problems = list(self._problems(ended, fault, found))
+        again = self.run(Fault(0), NONE)
+        is_done = ended.code == self.base.code or (fault.error < 0 and self._results <= found.keys())
+        if again.code != (self._repeated.code if is_done else self.base.code):
+            problems.append(f"run again: exit code {again.code}: {again.said.strip()[:300]}")
+        elif missing := sorted(self.after.keys() - tree(self.folder).keys()):
+            problems.append(f"run again: {missing} is missing")
+        return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
+
+    def _problems(self, ended: _Ended, fault: Fault, now: Tree) -> Iterator[str]:
+        ours = self._results
+        if os.WIFSIGNALED(ended.status):
+            number = os.WTERMSIG(ended.status)
+            yield "it hangs" if number == signal.SIGALRM else f"it ended by {signal.Signals(number).name}"
+        if "Traceback" in ended.said or ended.code == 70:
+            yield f"a traceback: {ended.said.strip()[-300:]}"
+        if left := sorted(now.keys() - self.before.keys() - self.after.keys()):
+            yield f"is left: {left}"
+        if ended.code == self.base.code:
+            if missing := sorted(path for path in self.after.keys() - now.keys() if path.startswith(WORK)):
+                yield f"exit code {ended.code}, and is missing: {missing}"
+            return
+        is_whole = fault.error < 0 and ours <= now.keys()  # the signal came as it was done
+        if (half := sorted(ours & now.keys())) and not is_whole:
+            yield f"exit code {ended.code}, and is there: {half}"
+        if fault.error < 0:
+            if ended.code != 128 - fault.error:
+                yield f"exit code {ended.code} after signal {-fault.error}"
+            return
+        lines = ended.said.strip().splitlines()
+        errors, hints = ([line for line in lines if line.startswith(word)] for word in ("error: ", "hint: "))
+        if not 2 <= ended.code <= 6 or len(errors) != 1 or len(hints) != 1:
+            yield f"exit code {ended.code}, {len(errors)} errors, {len(hints)} hints: {ended.said.strip()[-300:]}"
+
+
+def tree(folder: Path) -> Tree:
+    """The files and links in a folder."""
+    found = {}
+    for base, folders, files in os.walk(folder):
+        for name in (*files, *(name for name in folders if (Path(base) / name).is_symlink())):
+            path = Path(base, name)
+            content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+            found[_STAMP.sub("N", str(path.relative_to(folder)))] = sha256(content).hexdigest()
+    return found
+
+
+def work(request: Mapping[str, object]) -> None:
+    """Prints a line for each point."""
+    template, arguments = Path(str(request["template"])), request["arguments"]
+    assert isinstance(arguments, list)
+    command = _Command(str(request["library"]), template, arguments)
+    assert command.base.code in (0, 1), command.base
+    fault = Fault(int(str(request["error"])), lasts=bool(request["lasts"]))
+    for number in itertools.count(int(str(request["first"])), int(str(request["step"]))):
+        point = command.point(fault, number)
+        if point is None:
+            break
+        print(json.dumps(asdict(point)), flush=True)
+    shutil.rmtree(command.folder)
+    shutil.rmtree(command._notes)
+
+
+if __name__ == "__main__":
+    work(json.loads(sys.argv[1]))

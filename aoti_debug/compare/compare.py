@@ -30,7 +30,7 @@ from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_
 from aoti_debug.compare.comparison import NO_PROGRAM, NOT_SELECTED, SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.precision_setting import with_setting
-from aoti_debug.compare.protocol import program_values
+from aoti_debug.compare.protocol import messages
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.compare.regions.regions import UNRETURNED
@@ -376,6 +376,6 @@ class _Session:
             except AotiDebugError as error:
                 note.text = f"no repro: {error}"
                 return ""
-            program_values.move_to_repro(self._folder, repro.path)
+            messages.move_to_repro(self._folder, repro.path)
             note.text = wording.pluralize(repro.tensors, "tensor")
         return str(repro.path)

@@ -19,8 +19,7 @@ from aoti_debug.base.machine.files import json_data, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
-from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
-from aoti_debug.compare.bisect.search_trials import SearchState, SearchTrials
+from aoti_debug.compare.bisect.delta_debugging import SearchState, SearchTrials, SetOutcome, smallest
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.text import output_text, state_text

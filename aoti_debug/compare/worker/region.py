@@ -22,7 +22,7 @@ from aoti_debug.compare.measure.choices import equal_choices, may_choose, range_
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
-from aoti_debug.compare.protocol import program_values
+from aoti_debug.compare.protocol import messages
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
 from aoti_debug.compare.worker import region_values
@@ -247,7 +247,7 @@ class RegionEvaluator:
         for item in region.outputs:
             with contextlib.suppress(NotEvaluableError):
                 value = as_written(double.value(item.value), load(graph, item, self._device), item, symbols)
-                program_values.save(folder, item.recorded.argument, value)
+                messages.save(folder, item.recorded.argument, value)
 
     def _output(self, item: KnownValue, at: _Evaluations, bounds: _Bounds) -> Measurement:
         import torch

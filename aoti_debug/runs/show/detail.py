@@ -15,8 +15,8 @@ from aoti_debug.runs.rundir.measurer import HASH_ONLY, Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.runs.show import text
-from aoti_debug.runs.show.argument_statistics import phases, short_hash
 from aoti_debug.runs.show.calls_and_replays import replay_fact
+from aoti_debug.runs.show.text import phases, short_hash
 
 MAX_STACK_LINES = 8
 _LABEL = 13  # columns

@@ -16,7 +16,7 @@ from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
 from aoti_debug.compare.precision_setting import with_setting
-from aoti_debug.compare.protocol import program_values
+from aoti_debug.compare.protocol import messages
 from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EAGER
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive
@@ -103,7 +103,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
         return Outcome(_with_search(suspicion.finding, investigation), suspicion.run)
     confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
     if confirmation.repro is not None:
-        program_values.move_to_repro(investigation.repro.parent, confirmation.repro)
+        messages.move_to_repro(investigation.repro.parent, confirmation.repro)
     of_source = tuple(trial for trial in confirmation.trials if trial.mode.name in replay.SOURCE)
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)

@@ -17,8 +17,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes import child_process, tied_process
 from aoti_debug.base.machine.steps import Steps
-from aoti_debug.compare.bisect.delta_debugging import SetOutcome
-from aoti_debug.compare.bisect.search_trials import SearchState, SearchTrials
+from aoti_debug.compare.bisect.delta_debugging import SearchState, SearchTrials, SetOutcome
 from aoti_debug.triage.minify.attempt import Attempt, AttemptScript, script_of
 from aoti_debug.triage.minify.script_text import OBSERVED, ScriptSetup
 

@@ -19,10 +19,10 @@ from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show.argument_statistics import hash_text, largest_magnitude
 from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.runs.show.document import launch_documents
 from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
+from aoti_debug.runs.show.text import hash_text, largest_magnitude
 from aoti_debug.views.report import compact_launches, launch_graph, source_text
 from aoti_debug.views.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.views.report.comparison import ComparedLaunches

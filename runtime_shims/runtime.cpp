@@ -94,13 +94,26 @@ void watch_forks() {
   g_forks_seen = true;
 }
 
+// Notes in the run of the calling thread's call why the recording stopped, unless that fails, too: it was told above.
+void note_failure(const std::exception& error) {
+  const ThreadState* thread = current_thread();
+  if (thread == nullptr || thread->call == nullptr) return;
+  try {
+    thread->run->note(NOTE_RECORDING_STOPPED, std::string("recording stopped: ") + failure_text(error), false);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 // Runs `work`; an exception ends the recording, not the model.
 template <class Work>
 void guarded(const Work& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    if (g_level.exchange(0) != 0) LiveText().write_failure("recording stopped", error);
+    if (g_level.exchange(0) == 0) return;
+    LiveText().write_failure("recording stopped", error);
+    note_failure(error);
   }
 }
 

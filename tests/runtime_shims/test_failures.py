@@ -138,7 +138,7 @@ def test_on_a_device(load: Load, device_library: Path, tmp_path: Path, settings:
 def test_the_reason_is_told(
     load: Load, library: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], failure: str | None, why: str
 ) -> None:
-    told = set()
+    told, noted = set(), set()
     for first in count():
         run = tmp_path / f"run{first}"
         run.mkdir()
@@ -147,10 +147,13 @@ def test_the_reason_is_told(
         model.run("call", first, 1, failure)
         runtime.unload()
         told |= set(capfd.readouterr().err.splitlines())
+        if (run / "journal.bin").exists():
+            noted |= {note.text for note in journal_decoder.decode(run / "journal.bin").of("note")}
         if model.allocations <= first:
             break
     beginnings = ("nothing is recorded", "recording stopped", "tensors are no longer saved")
     assert told == {f"aoti-debug: {beginning}: {why}" for beginning in beginnings}
+    assert f"recording stopped: {why}" in noted
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
-from aoti_debug.base.abi import Level, Phase
+from aoti_debug.base.abi import Level, NoteCode, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.measurer import UNINITIALISED, Measurer
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BUDGET = 256 << 20  # bytes of saved tensors that are read
 _LOOKED_AT = 64  # outputs that are not finite
+# What notes begin with after which launches are not recorded: runtime_shims/run/run.cpp and runtime.cpp.
+_ENDS_RECORDING = ("recording stopped", "nothing is recorded", "the recording was ended")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class OutputValues:
         where: the launch that made the first of these values, or the input that it came in with; None if `what` is "".
         evidence: sentences about where they come from, as far as the records show it.
         notes: sentences about infinities that stand in the code or the inputs of the model.
+        has_gaps: launches are missing from the records, as the recording stopped or some cannot be read.
     """
 
     is_measured: bool
@@ -42,10 +45,15 @@ class OutputValues:
     where: Place | None = None
     evidence: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    has_gaps: bool = False
 
     @property
     def text(self) -> str:
         """ "outputs finite", "outputs not finite", "values of 1 of 2 outputs recorded, finite" and so on."""
+        return f"{self._values}; launches are missing from the records" if self.has_gaps else self._values
+
+    @property
+    def _values(self) -> str:
         if self.what:
             return "outputs not finite"
         if not self.is_measured:
@@ -66,6 +74,18 @@ def output_values(run: RunDir) -> OutputValues:
     Raises:
         RunDirError: a saved tensor is missing or damaged.
     """
+    return replace(_values_of_outputs(run), has_gaps=_has_gaps(run))
+
+
+def _has_gaps(run: RunDir) -> bool:
+    journal = run.journal
+    if journal is not None and (journal.damaged_blocks or journal.header.blocks_reused):
+        return True
+    stopped = (note.text for note in run.timeline.notes if note.code is NoteCode.RECORDING_STOPPED)
+    return any(text.startswith(_ENDS_RECORDING) for text in stopped)
+
+
+def _values_of_outputs(run: RunDir) -> OutputValues:
     variables = run.manifest.outputs
     if run.level == Level.HASH or not run.launches.is_measured:
         return OutputValues(is_measured=False, outputs=len(variables), recorded=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.base.abi import Phase
+from aoti_debug.base.abi import NoteCode, Phase
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis import output_values as module
 from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
@@ -93,6 +93,26 @@ def test_what_was_not_recorded_is_said(
     tmp_path: Path, outputs: tuple[str, ...], measured: tuple[str, ...], text: str
 ) -> None:
     assert output_values(recorded(tmp_path, outputs, *measured)).text == text
+
+
+@pytest.mark.parametrize(
+    ("note", "is_missing"),
+    [
+        ("recording stopped: out of memory", True),
+        ("the recording was ended while calls were running, which then went on", True),
+        ("tensors are no longer saved: No space left on device", False),
+        ("the journal cannot grow: File too large; it reuses its blocks", False),
+    ],
+)
+def test_launches_that_are_missing_are_said(tmp_path: Path, note: str, is_missing: bool) -> None:
+    journal = JournalWriter(level=2)
+    journal.call_begin(0)
+    journal.launch(0, 0, tensor(4, data_ptr=0x1000), tensor(4, data_ptr=0x2000))
+    journal.call_end(0, launches=1)
+    journal.note(NoteCode.RECORDING_STOPPED, note)
+    run = open_run(run_directory(tmp_path, replace(OUTPUTS, outputs=("buf0",)), journal))
+    missing = "; launches are missing from the records" if is_missing else ""
+    assert output_values(run).text == f"values not recorded{missing}"
 
 
 def test_a_call_that_did_not_end_has_no_outputs(tmp_path: Path) -> None:

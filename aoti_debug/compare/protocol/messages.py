@@ -1,4 +1,4 @@
-"""What the process that evaluates regions hands over: messages, each a line of JSON, and values in files.
+"""The messages of the process that evaluates regions, each a line of JSON, and the values that it saves in files.
 
 The values are those of the outputs of the first wrong launch, in float64: FOLDER/program_values/ARGUMENT.safetensors. A
 repro that has tensors/program_ARGUMENT.safetensors prints how its outputs differ from them.

@@ -203,7 +203,8 @@ def _top(columns: int) -> list[str]:
     run = _made(level_2)
     before = state(run_directory=run.path)
     after = state(run_directory=run.path, calls=90, launches=len(run.launches), last_site=1)
-    lines = top.WatchedPackage().lines(top.Interval(before, after, 1.0, 394_000_000), columns)
+    seen = top.WatchedPackage().observe(top.Interval(before, after, 1.0, 394_000_000))
+    lines = top.observation_lines(seen, columns)
     return [f"08:58:06{lines[0][8:]}", *lines[1:]]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.recording_options import recorded_values, run_out, watchpoints
 from aoti_debug.app.cli.unmatched import unmatched_warning, unmatched_watch_warning
 from aoti_debug.base import terminal_cells
@@ -23,6 +23,7 @@ from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.running_process import ControlDelay, ControlPage, PackageState
 from aoti_debug.runs.rundir import run_directory, watch_condition
 
+FORMAT = 1
 _POLL = 0.02  # seconds
 _PENDING = {
     ControlDelay.NONE: "no call of the model has begun: the settings come into force when the next one begins",
@@ -52,6 +53,7 @@ _PENDING = {
     help="How long to wait until the settings are in force.",
 )
 @run_out
+@options.json_output("attach")
 def command(
     *,
     pid: int,
@@ -67,6 +69,7 @@ def command(
     reset: bool,
     wait: float,
     out: Path | None,
+    as_json: bool,
 ) -> None:
     """Change what the running process PID records of its instrumented packages, without a restart.
 
@@ -93,7 +96,10 @@ def command(
         for page, state in zip(pages, before, strict=True):
             page.request({} if reset else _settings(chosen, state.level, out))
         after = _wait(pid, pages, time.monotonic() + wait)
-    print_lines(attached_lines(pid, before, after, width()))
+    if as_json:
+        print_json(document(pid, before, after))
+    else:
+        print_lines(attached_lines(pid, before, after, width()))
     _warn(chosen, after)
     if not all(_is_settled(state) for state in after):
         delay = next(state.delay for state in after if not _is_settled(state))
@@ -141,6 +147,23 @@ def attached_lines(pid: int, before: Sequence[PackageState], after: Sequence[Pac
         elif new.level:
             lines.append("  no run has begun: where nothing can be recorded, the process says why on its stderr")
     return lines
+
+
+def document(pid: int, before: Sequence[PackageState], after: Sequence[PackageState]) -> dict[str, object]:
+    """The JSON object of the outcome of a request: docs/attach.schema.json."""
+    packages = [
+        {
+            "model": new.model,
+            "library": str(new.library),
+            "level_before": levels.written(old.level),
+            "level": levels.written(new.level),
+            "in_force": _is_settled(new),
+            "pending": None if _is_settled(new) else _PENDING[new.delay],
+            "run": None if new.run_directory is None else str(new.run_directory),
+        }
+        for old, new in zip(before, after, strict=True)
+    ]
+    return {"format": FORMAT, "pid": pid, "packages": packages}
 
 
 def _warn(chosen: RunOptions, states: Sequence[PackageState]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from aoti_debug.runs.run import running_process
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests import control_page
 from tests.runs.show.recorded import level_2
+from tests.schema import DOCS, problems
 
 PID = str(os.getpid())
 
@@ -49,6 +51,23 @@ def test_the_level_in_force_is_kept(words: tuple[str, ...], level: int, settings
     with control_page.page(level=level) as runtime, runtime.called(level=0):
         assert main.run(["attach", PID, *words]) == 0
         assert control_page.words(runtime.settings()) == settings
+
+
+@pytest.mark.parametrize("is_called", [True, False])
+def test_the_outcome_as_json(run: RunDir, capsys: pytest.CaptureFixture[str], is_called: bool) -> None:
+    words = ["attach", PID, "--wait", "0.05" if not is_called else "10", "--json"]
+    with control_page.page() as runtime:
+        if is_called:
+            with runtime.called(level=3, run_directory=os.fsencode(run.path)):
+                assert main.run(words) == 0
+        else:
+            assert main.run(words) == 5
+    found = json.loads(capsys.readouterr().out)
+    assert problems(found, json.loads((DOCS / "attach.schema.json").read_text())) == []
+    (package,) = found["packages"]
+    assert (package["level_before"], package["level"], package["in_force"]) == (0, 3 if is_called else 0, is_called)
+    assert package["run"] == (str(run.path) if is_called else None)
+    assert (package["pending"] is None) == is_called
 
 
 def test_a_pattern_that_matches_nothing(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,9 +14,9 @@ from aoti_debug.app.cli.commands import top
 from aoti_debug.app.cli.commands.top import Interval, WatchedPackage
 from aoti_debug.runs.run import running_process
 from aoti_debug.runs.run.running_process import ControlDelay, PackageState
-from aoti_debug.runs.rundir.run_directory import open_run
 from tests import control_page
 from tests.runs.show.recorded import level_2
+from tests.schema import DOCS, problems
 
 PID = str(os.getpid())
 
@@ -47,16 +48,31 @@ def test_the_newest_launch_and_the_first_nan(tmp_path: Path) -> None:
     run = level_2(tmp_path / "runs")
     package = WatchedPackage()
     now = state(calls=2, launches=len(run.launches), last_site=run.launches[-1].site.id, run_directory=run.path)
-    first, *rest = package.lines(Interval(state(), now, 1.0, 3 << 20), 200)
+    seen = package.observe(Interval(state(), now, 1.0, 3 << 20))
+    first, *rest = top.observation_lines(seen, 200)
     facts = re.split("  +", first)
     assert facts[1:5] == ["encoder", "level 2", "2.0 calls/s", f"{len(run.launches)} launches/s"]
     assert facts[5] == "3.0 MiB"
     assert facts[6].startswith(f"newest {run.launches[-1].kernel} ")
-    found = top.first_nan(open_run(run.path))
-    assert found
-    assert found.endswith(f": aoti-debug show {run.launches[0].id} --run {run.path}")
-    assert rest == [f"  first NaN: {found}"]
-    assert len(package.lines(Interval(now, now, 1.0, 1), 200)) == 1  # once
+    command = f"aoti-debug show {run.launches[0].id} --run {run.path}"
+    assert rest == [f"  first NaN: 3 elements of buf0 after 0.0 aoti_torch_cpu_addmm_out model.py:12: {command}"]
+    again = package.observe(Interval(now, now, 1.0, 1))
+    assert len(top.observation_lines(again, 200)) == 1  # it is said once
+    for observed in (seen, again):
+        printed = top.document(4711, observed)
+        assert problems(printed, json.loads((DOCS / "top.schema.json").read_text())) == []
+        nan = printed["first_nan"]
+        assert isinstance(nan, dict)
+        assert (nan["launch"], nan["elements"], nan["command"]) == ("0.0", 3, command)
+
+
+def test_a_long_journal_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "_MOST_JOURNAL", 1024)
+    now = state(launches=1, run_directory=level_2(tmp_path / "runs").path)
+    package = WatchedPackage()
+    seen = [package.observe(Interval(now, now, 1.0, 1)) for _ in range(2)]
+    assert [observed.nan for observed in seen] == [None, None]
+    assert [len(observed.news) for observed in seen] == [1, 0]
 
 
 def test_this_process(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,9 +83,18 @@ def test_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     assert all("  encoder  level 0  0.0 calls/s  launches not counted  " in line for line in lines)
 
 
+def test_one_json_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with control_page.page(calls=7):
+        assert main.run(["top", PID, "--interval", "0.01", "--count", "2", "--json"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [problems(found, json.loads((DOCS / "top.schema.json").read_text())) for found in printed] == [[], []]
+    assert [(found["calls"], found["launches_per_second"]) for found in printed] == [(7, None)] * 2
+
+
 def test_a_process_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
     code = """import os, sys, time
 from tests import control_page
+from tests.schema import DOCS, problems
 with control_page.page():
     print(flush=True)
     sys.stdin.readline()"""

@@ -137,7 +137,9 @@ def same_args(site: Site, args: Iterable[Arg]) -> bool:
 
 def as_before(site: Site) -> Check:
     def check(read: Site) -> bool:
-        same = replace(read, id=site.id, args=site.args, provenance=site.provenance) == site
+        # The numbers of sites move when one before is not read, also those of the sites that it waits for.
+        numbered = replace(read, id=site.id, waits_for=site.waits_for)
+        same = replace(numbered, args=site.args, provenance=site.provenance) == site
         return same and same_args(read, site.args)
 
     return check

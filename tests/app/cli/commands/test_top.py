@@ -49,7 +49,7 @@ def test_the_newest_launch_and_the_first_nan(tmp_path: Path) -> None:
     package = WatchedPackage()
     now = state(calls=2, launches=len(run.launches), last_site=run.launches[-1].site.id, run_directory=run.path)
     seen = package.observe(Interval(state(), now, 1.0, 3 << 20))
-    first, *rest = top.observation_lines(seen, 200)
+    first, *rest = top.observation_lines(seen, 1000)
     facts = re.split("  +", first)
     assert facts[1:5] == ["encoder", "level 2", "2.0 calls/s", f"{len(run.launches)} launches/s"]
     assert facts[5] == "3.0 MiB"

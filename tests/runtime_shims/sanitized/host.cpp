@@ -174,9 +174,13 @@ void attach(char** paths) {
       const std::string settings = std::string("AOTI_DEBUG_LEVEL=") + level + "\nAOTI_DEBUG_PRINT=none\n";
       std::memcpy(page->settings, settings.data(), settings.size());
       page->settings_bytes = settings.size();
-      const uint32_t requested = __atomic_add_fetch(&page->requested, 1, __ATOMIC_RELEASE);
+      uint32_t requested = __atomic_add_fetch(&page->requested, 1, __ATOMIC_RELEASE);
       runs += level[0] != '0' ? 1 : 0;
-      while (__atomic_load_n(&page->accepted, __ATOMIC_ACQUIRE) != requested) usleep(1000);
+      for (int waits = 1; __atomic_load_n(&page->accepted, __ATOMIC_ACQUIRE) != requested; ++waits) {
+        usleep(1000);
+        // On a device new calls wait for running ones for a second, which may not be enough: whoever asks asks again.
+        if (waits % 3000 == 0) requested = __atomic_add_fetch(&page->requested, 1, __ATOMIC_RELEASE);
+      }
       while (__atomic_load_n(&page->runs, __ATOMIC_ACQUIRE) != runs) usleep(1000);
       usleep(20000);
     }

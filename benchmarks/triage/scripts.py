@@ -24,6 +24,7 @@ from benchmarks.markdown import table
 from benchmarks.models.public_scripts import SCRIPTS, PublicScript
 
 _NO = "**no**"
+_A_FAULT = 11  # the exit code of a repro whose launch fails again: docs/repro.md
 _COLUMNS = (
     *("script", "same output", "launches", "finding", "kernel", "model line"),
     *("to the line: commands, s", "to the repro: commands, s", "alone, s", "`exec`, s"),
@@ -61,7 +62,8 @@ def measured(script: PublicScript, folder: Path) -> tuple[str, ...]:
     found = json.loads(triaged.stdout) if triaged.stdout.startswith("{") else {}
     kernel, line = found.get("kernel") or "", (found.get("text") or "").strip()
     named = f"{found['line']}: {line}" if line else found.get("what") or triaged.stderr.strip().splitlines()[-1]
-    repeated, repro_seconds = _repeated(folder, *found.get("next", ()))
+    expected = _A_FAULT if script.kind == "fault" else 0
+    repeated, repro_seconds = _repeated(folder, expected, *found.get("next", ()))
     return (
         script.name,
         _yes(is_same),
@@ -76,13 +78,17 @@ def measured(script: PublicScript, folder: Path) -> tuple[str, ...]:
     )
 
 
-def _repeated(folder: Path, *commands: str) -> tuple[bool, float]:
-    """Runs the first command that a finding names: the repro; returns whether it shows the same, and the seconds."""
+def _repeated(folder: Path, expected: int, *commands: str) -> tuple[bool, float]:
+    """Runs the first command that a finding names: the repro; returns whether it shows the same, and the seconds.
+
+    Args:
+        expected: the exit code of a repro that shows the same.
+    """
     program, *words = shlex.split(commands[0]) if commands else [""]
     if program != "python":
         return False, 0.0
     done, seconds = _run(folder, *words)
-    return done.returncode == 0, seconds
+    return done.returncode == expected, seconds
 
 
 def _expected(text: str, is_expected: object) -> str:

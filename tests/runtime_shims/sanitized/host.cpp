@@ -162,7 +162,7 @@ ControlPage* control_page() {
   fail("no control page");
 }
 
-// Somebody asks for other levels, again and again, while calls of several threads overlap.
+// Somebody asks for other levels, again and again, while calls of two threads overlap.
 void attach(char** paths) {
   const Package package(paths[0]);
   package.call(0);
@@ -186,7 +186,7 @@ void attach(char** paths) {
     }
     over = true;
   });
-  in_threads(4, [&](uint32_t thread) {
+  in_threads(2, [&](uint32_t thread) {
     for (uint32_t i = thread; !over; ++i) package.call(i, i % 5 == 3 ? 1 : 0);
   });
   asks.join();

@@ -149,6 +149,9 @@ bool end_run() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const Run* run = g_run.load();
   if (g_over || (run != nullptr && run->active_calls.load() != 0)) return false;
+  for (const Run* retired = g_retired; retired != nullptr; retired = retired->retired_before) {
+    if (retired->active_calls.load() != 0) return false;
+  }
   if (run == nullptr) return true;
   release_crashes();
   const std::unique_ptr<Run> ended(g_run.exchange(nullptr));
@@ -160,7 +163,7 @@ bool end_run() {
 // One call less is in the run; the last one ends a retired run.
 void leave(Run& run) {
   if (run.active_calls.fetch_sub(1) != 1 || !run.retired.load()) return;
-  if (!run.ended.exchange(true)) record_remaining(run, true);
+  if (!run.ended.exchange(true)) guarded([&] { record_remaining(run, true); });
 }
 
 // Has no call begin in the run any more. A device knows one run at a time: there it waits until no call is running, and
@@ -287,6 +290,7 @@ PinnedRun enter_run() {
     PinnedRun pinned(run);
     if (!run->closed.load()) return pinned;
     pinned.reset();
+    if (g_level.load() == 0) return nullptr;  // who closed the run has failed, and no other run begins
     usleep(kPauseUs);
   }
 }

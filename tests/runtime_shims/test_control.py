@@ -150,6 +150,45 @@ def test_on_a_device_settings_wait_until_no_call_is_running(load: Load, device_l
         assert (page.read().accepted, page.read().delay, page.read().level) == (1, ControlDelay.NONE, 2)
 
 
+@pytest.mark.parametrize("has_device", [False, True])
+def test_a_failure_while_settings_come_into_force_ends_the_recording_and_no_call_waits(
+    load: Load, library: Path, device_library: Path, base: Path, has_device: bool
+) -> None:
+    def work() -> None:
+        failed = 0
+        for first in range(12):
+            runtime = load(device_library if has_device else library, LEVEL=3, RUN=None, DIR=base, PRINT="none")
+            runtime.site(0, "first", Slot("x"))
+            runtime.site(1, "second", Slot("y"))
+            call(runtime)
+            with page_of(runtime) as page:
+                page.request(
+                    {"AOTI_DEBUG_LEVEL": "2", "AOTI_DEBUG_FILTER": "a pattern that is too long to lie in place"}
+                )
+                with runtime.failing(first):
+                    call(runtime)
+                failed += runtime.lib.h_level() == 0
+                with runtime.call():  # as one begins that has looked at the level before
+                    pass
+            runtime.unload()
+        assert failed
+
+    assert in_child(work) == 0
+
+
+def test_the_end_of_a_run_waits_for_calls_of_the_run_before(runtime: Runtime) -> None:
+    with page_of(runtime) as page:
+        page.request({"AOTI_DEBUG_LEVEL": "3"})
+        assert runtime.lib.h_level_of_call(0) == 3
+        with runtime.call():
+            page.request({"AOTI_DEBUG_LEVEL": "2"})
+            other = threading.Thread(target=call, args=(runtime,))
+            other.start()
+            other.join()
+            assert runtime.lib.aoti_debug_end_run() == 0
+        assert runtime.lib.aoti_debug_end_run() == 1
+
+
 def test_of_calls_in_a_graph_nothing_changes(load: Load, device_library: Path, base: Path) -> None:
     runtime = load(device_library, LEVEL=3, RUN=None, DIR=base, PRINT="none")
     runtime.site(0, "first", Slot("x"))

@@ -179,6 +179,7 @@ def test_a_script_and_a_block_refer_to_the_package_that_is_kept_with_the_run(
     built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(package_manifest, "LARGE", 1 << 20)  # bytes; the script below has a process of its own
     package = tmp_path / "of script.pt2"
     package.write_bytes(built.plain.read_bytes())
     Path("script.py").write_text(

@@ -16,6 +16,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax import lexer
 
 _ENTRY_HEAD = re.compile(r"^void AOTInductorModel\w*::(_const_run_impl|run_impl)\s*\(", re.MULTILINE)
+_CAPTURED = re.compile(r"\bAOTICUDAGraphManager\b|\baoti_torch_cuda_graph_\w+")  # pytorch pull request 196779
 _ARRAY_REF = re.compile(r"\b(run_impl_minimal_arrayref_interface|get_data_ptr_wrapper|ArrayRefTensor)\b")
 _TRITON_HEAD = re.compile(r"^static [^;{}()]*?(?:\(\([^()]*\)\))?[^;{}()]*?\bvoid (call_\w+)\s*\(", re.MULTILINE)
 _CUDA_INCLUDE = re.compile(r"^#include <torch/csrc/inductor/aoti_include/(\w+)\.h>", re.MULTILINE)
@@ -107,8 +108,13 @@ def entry_points(masked: str) -> tuple[Body, ...]:
         masked: the wrapper without comments and strings (lexer.mask).
 
     Raises:
-        ArtifactError: there is no run_impl, or it uses the minimal ArrayRef interface.
+        ArtifactError: there is no run_impl, it uses the minimal ArrayRef interface, or it is captured in CUDA graphs.
     """
+    if match := _CAPTURED.search(masked):
+        raise ArtifactError(
+            f"the model captures itself in CUDA graphs ({match.group()}), which cannot be instrumented",
+            hint="lower it with aot_inductor.cudagraph_mode=off",
+        )
     if match := _ARRAY_REF.search(masked):
         raise ArtifactError(
             f"the model was lowered for ArrayRef tensors ({match.group(1)}), which cannot be instrumented",

@@ -52,6 +52,13 @@ def test_array_ref_wrappers_are_refused(line: str) -> None:
     assert "allow_stack_allocation" in raised.value.hint
 
 
+@pytest.mark.parametrize("line", ["AOTICUDAGraphManager graphs;", "aoti_torch_cuda_graph_replay(graph_);"])
+def test_a_wrapper_that_captures_itself_in_cuda_graphs_is_refused(line: str) -> None:
+    with pytest.raises(ArtifactError, match="captures itself in CUDA graphs") as raised:
+        entry_points(mask(WRAPPER.replace("if (x)", f"{line} if (x)")))
+    assert raised.value.hint == "lower it with aot_inductor.cudagraph_mode=off"
+
+
 def test_a_wrapper_without_run_impl_is_refused() -> None:
     with pytest.raises(ArtifactError, match="no AOTInductorModel::run_impl"):
         entry_points(mask("void AOTInductorModel::start() {}"))

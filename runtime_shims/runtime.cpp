@@ -52,6 +52,7 @@ pthread_key_t g_thread_key;             // its destructor runs when a thread end
 bool g_thread_key_made = false;
 bool g_forks_seen = false;
 bool g_over = false;                   // this library is being unloaded
+std::atomic<bool> g_failed{false};     // the recording has stopped because something of ours failed
 std::atomic<int32_t> g_containers{0};  // of models, that were made and not deleted yet
 
 thread_local ThreadState* t_thread = nullptr;
@@ -111,6 +112,7 @@ void guarded(const Work& work) {
   try {
     work();
   } catch (const std::exception& error) {
+    g_failed.store(true);
     if (g_level.exchange(0) == 0) return;
     LiveText().write_failure("recording stopped", error);
     note_failure(error);
@@ -124,7 +126,8 @@ void record_remaining(Run& run, bool idle) {
   guarded([&] { look_at_remaining(run, idle); });
   record_replays(run);
   guarded([&] { run.note_results(idle); });
-  guarded([&] { run.finish(idle); });
+  guarded([&] { run.finish(idle, g_failed.load()); });
+  if (idle && run.has_device && g_failed.load()) device::forget_results();
 }
 
 void finish_run() {
@@ -207,6 +210,7 @@ uint32_t read_level_locked() {
     LiveText live;
     for (const std::string& complaint : config.complaints) live.write("aoti-debug: " + complaint + "\n");
   } catch (const std::exception& error) {
+    g_failed.store(true);
     LiveText().write_failure("nothing is recorded", error);
   }
   g_level.store(level);
@@ -254,7 +258,10 @@ Run* start_run() {
   auto run = std::make_unique<Run>(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
   try {
     run->start();
-    if (!run->is_useful()) g_level.store(0);
+    if (!run->is_useful()) {
+      g_failed.store(true);
+      g_level.store(0);
+    }
     if (run->config.backtrace && run->is_useful()) catch_crashes(run->directory.path());
     control.begin_run(run->journal.is_open() ? run->directory.path() : "");
     if (run->journal.is_open()) run->directory.begin();
@@ -620,7 +627,9 @@ void aoti_debug_containers(int32_t change) {
   guarded([] { drain_prints(); });
   guarded([] { end_run(); });  // a library whose models are gone may stay loaded
   const std::lock_guard<std::mutex> lock(g_mutex);
-  if (g_containers.load() == 0) control.close();
+  if (g_containers.load() != 0) return;
+  control.close();
+  if (g_run.load() == nullptr && g_failed.exchange(false)) g_level.store(kLevelUnread);  // the next model is recorded
 }
 
 uint32_t aoti_debug_end_run(void) {

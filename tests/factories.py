@@ -279,8 +279,8 @@ class JournalWriter:
         data = text.encode()
         self._record(RecordType.NOTE, abi.NOTE.codec.pack(code, len(data)) + data)
 
-    def run_end(self) -> None:
-        self._record(RecordType.RUN_END, b"")
+    def run_end(self, flags: int = 0) -> None:
+        self._record(RecordType.RUN_END, b"", flags)
 
     def torn_record(self) -> None:
         """A record whose size was not stored yet."""

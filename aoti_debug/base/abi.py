@@ -147,6 +147,12 @@ class CallFlag(IntFlag):
     CAPTURING = 1
 
 
+class RunEndFlag(IntFlag):
+    """Flags of a RUN_END record."""
+
+    CUT_SHORT = 1  # the recording had stopped before
+
+
 class LaunchFlag(IntFlag):
     """Flags of a LAUNCH_END record."""
 

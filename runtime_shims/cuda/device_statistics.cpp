@@ -76,4 +76,20 @@ int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
   return attempt([&] { return take_statistics(static_cast<CUstream>(stream), results, capacity, wait); }, -1);
 }
 
+// Asks the driver for nothing: the stream may be gone.
+void forget_stats(void* stream) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  for (auto& [key, of_stream] : state().streams) {
+    if (key.stream == stream && of_stream.ring != nullptr) of_stream.ring->forget();
+  }
+}
+
+void forget_results() {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  for (auto& [key, of_stream] : state().streams) {
+    if (of_stream.ring != nullptr) of_stream.ring->forget();
+    static_cast<void>(of_stream.guards.release());  // the device may still write to its memory
+  }
+}
+
 }  // namespace aoti_debug::device

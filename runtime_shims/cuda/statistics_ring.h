@@ -66,6 +66,10 @@ class StatisticsRing {
   }
   StatisticsScratch scratch() const { return {scratch_, 0, 0}; }
 
+  // Nobody takes what was pushed so far. Each result says by its ticket which one it is, so those still to come are
+  // told apart.
+  void forget() { tail_ = head_; }
+
   // Results that are there, oldest first.
   int take(device::StatsResult* results, int capacity) {
     int taken = 0;

@@ -144,6 +144,12 @@ int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wa
 // `results` were filled, or -1 on a device error (results that arrived before it can be taken with wait = false).
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait);
 
+// Results that were begun on the stream and are not taken are nobody's from now on, also those that are still to come.
+void forget_stats(void* stream);
+
+// The same for all streams, and for reports of damage to guards. No call is running.
+void forget_results();
+
 // ---- guards: zones of known bytes around buffers (guard_zones.h)
 
 // Enqueues on `stream` the filling of both zones, and of the buffer with the byte `poison`.

@@ -75,7 +75,8 @@ typedef struct RecordHeader {
   uint64_t time_ns;  // monotonic, from the journal's start
 } RecordHeader;      // 16 bytes
 
-typedef enum CallFlag { CALL_CAPTURING = 1 } CallFlag;  // in RecordHeader::flags of CALL_BEGIN
+typedef enum CallFlag { CALL_CAPTURING = 1 } CallFlag;         // in RecordHeader::flags of CALL_BEGIN
+typedef enum RunEndFlag { RUN_END_CUT_SHORT = 1 } RunEndFlag;  // of RUN_END: recording had stopped before
 
 typedef struct CallBegin {
   uint32_t call;  // numbered per kind from 0

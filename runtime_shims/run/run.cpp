@@ -124,15 +124,18 @@ void Run::note_results(bool idle) {
   note_stops();
 }
 
-void Run::finish(bool idle) {
+void Run::finish(bool idle, bool failed) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (notes_ != nullptr && notes_->start(0) != nullptr) notes_->finish(RECORD_RUN_END, 0, journal.now_ns());
+  const bool is_cut_short = failed || (journal.has_stopped() && config.level != LEVEL_NAMES);
+  if (notes_ != nullptr && notes_->start(0) != nullptr) {
+    notes_->finish(RECORD_RUN_END, is_cut_short ? RUN_END_CUT_SHORT : 0, journal.now_ns());
+  }
   if (idle && journal.is_open()) journal.trim();
   if (!directory.has_parent()) {
     crumbs.keep_copy();
     if (!has_failed()) idle ? flight.close() : flight.remove();
   }
-  directory.finish("clean");
+  directory.finish("clean", is_cut_short ? "the recording stopped before the end" : "");
 }
 
 bool Run::has_failed() const {

@@ -44,9 +44,9 @@ class Run {
   void start();
 
   // The package is unloaded, or the process exits in order. `idle`: no thread is within a call. First what there is to
-  // say of the whole run, then its end.
+  // say of the whole run, then its end. `failed`: something of ours did, and nothing was recorded after it.
   void note_results(bool idle);
-  void finish(bool idle);
+  void finish(bool idle, bool failed);
 
   ThreadState* add_thread(uint32_t id);
   void forget_thread(const ThreadState* thread);

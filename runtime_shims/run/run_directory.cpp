@@ -100,9 +100,10 @@ std::string started_now() {
 }
 
 void link_latest(const std::string& base, const std::string& name) {
+  const std::string latest = base + "/latest";  // first: a failure after the link is made would leave it
   const std::string temporary = base + "/.latest-" + name;
   if (symlink(name.c_str(), temporary.c_str()) != 0) return;
-  if (rename(temporary.c_str(), (base + "/latest").c_str()) != 0) unlink(temporary.c_str());
+  if (rename(temporary.c_str(), latest.c_str()) != 0) unlink(temporary.c_str());
 }
 
 int make_stamped_directory(const std::string& base, std::string* path) {
@@ -219,17 +220,23 @@ int RunDirectory::describe(const Config& config, const AotiDebugPackage& package
   run_json_ += ", \"command\": " + command_line() + loaded_from_json();
   run_json_ += ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
   failed_ = path_ + "/" + kRunJson;
-  const int error = write_run_json("running");
+  const int error = write_run_json("running", "");
   made_run_json_ = error == 0;
   return error;
 }
 
-int RunDirectory::write_run_json(const char* exit_kind) const {
-  return replace_file(path_ + "/" + kRunJson, run_json_ + exit_kind + "\", \"detail\": null}}\n");
+int RunDirectory::write_run_json(const char* exit_kind, std::string_view detail) const {
+  std::string text = run_json_ + exit_kind + "\", \"detail\": ";
+  if (detail.empty()) {
+    text += "null";
+  } else {
+    append_json(text, detail);
+  }
+  return replace_file(path_ + "/" + kRunJson, text + "}}\n");
 }
 
-void RunDirectory::finish(const char* kind) {
-  if (open_ && !parent_) write_run_json(kind);
+void RunDirectory::finish(const char* kind, std::string_view detail) {
+  if (open_ && !parent_) write_run_json(kind, detail);
 }
 
 }  // namespace aoti_debug

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "aoti_debug.h"
@@ -51,8 +52,8 @@ class RunDirectory {
   // Whether a parent watches over this run, and tidies up after it.
   bool has_parent() const { return parent_; }
 
-  // Says in run.json how the run ended (only where there is no parent).
-  void finish(const char* kind);
+  // Says in run.json how the run ended (only where there is no parent); `detail` may be empty.
+  void finish(const char* kind, std::string_view detail);
 
  private:
   int create(const Config& config);
@@ -61,7 +62,7 @@ class RunDirectory {
   int create_inside(const std::string& parent_run);
   int describe(const Config& config, const AotiDebugPackage& package, bool has_device);
   int make_journal();
-  int write_run_json(const char* exit_kind) const;
+  int write_run_json(const char* exit_kind, std::string_view detail) const;
 
   std::string path_;
   std::string failed_;

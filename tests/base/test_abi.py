@@ -35,6 +35,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "Level": ("LEVEL_", abi.Level),
     "RecordType": ("RECORD_", abi.RecordType),
     "CallFlag": ("CALL_", abi.CallFlag),
+    "RunEndFlag": ("RUN_END_", abi.RunEndFlag),
     "ValueTag": ("VALUE_", abi.ValueTag),
     "LaunchFlag": ("LAUNCH_", abi.LaunchFlag),
     "Phase": ("PHASE_", abi.Phase),

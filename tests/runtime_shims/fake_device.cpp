@@ -415,6 +415,17 @@ int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
   return count;
 }
 
+void forget_stats(void* stream) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_results[stream].clear();
+}
+
+void forget_results() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  for (auto& [stream, results] : g_results) results.clear();
+  g_damages.clear();
+}
+
 bool fill_guarded(void* stream, const GuardedMemory& memory, uint8_t poison) {
   if (g_guards_fail == 1) return false;
   note(stream, "fill");

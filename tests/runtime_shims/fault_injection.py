@@ -21,6 +21,7 @@ from typing import Any
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.instrument.builder.compiling.runtime_objects import CPU_UNIT, OPTIMIZE_OTHERS
 from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.diagnosis.output_values import has_gaps
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import journal_records as records
 from aoti_debug.runs.rundir.formats import shared_files
@@ -232,6 +233,8 @@ class Injection:
             for line in lines:
                 if line[2] != "0":
                     yield self._judge(line, fault)
+                else:
+                    _shared(self.folder / line[0])  # of a run that nothing was done to
                 shutil.rmtree(self.folder / line[0], ignore_errors=True)
             done += batch
             if len(lines) < batch:
@@ -328,7 +331,8 @@ def _read_round(folder: Path) -> _Round:
             continue
         try:
             run = run_directory.open_run(path)
-            facts.add((where, "state", run.state.value))
+            if not has_gaps(run):  # a run that has some does not claim how the model went on
+                facts.add((where, "state", run.state.value))
             content = run.journal
             if content is None:
                 continue
@@ -340,15 +344,24 @@ def _read_round(folder: Path) -> _Round:
                     continue
                 if isinstance(record, records.LaunchEnd) and record.not_started:
                     facts.add((where, "not started", record.key))
-                if (fact := _fact(record, path, problems)) is not None:
-                    facts.add((where, *fact))
+                facts.update((where, *fact) for fact in _facts_of(record, path, problems))
         except AotiDebugError as error:
             problems.append(f"cannot be read: {error}")
     return _Round(frozenset(facts), tuple(notes), tuple(problems))
 
 
+def _facts_of(record: records.Record, path: Path, problems: list[str]) -> Iterator[tuple[Any, ...]]:
+    """What a record says that is the same in every run."""
+    if isinstance(record, records.TensorStats) and record.hash is not None:  # which may come without the rest
+        yield "hash", record.key, record.slot, record.phase, record.hash
+        if record.statistics is None:
+            return
+    if (fact := _fact(record, path, problems)) is not None:
+        yield fact
+
+
 def _fact(record: records.Record, path: Path, problems: list[str]) -> tuple[Any, ...] | None:
-    """What a record says that is the same in every run; None for what may differ."""
+    """The whole of it; None for what may differ."""
     name = type(record).__name__
     if isinstance(record, records.LaunchBegin):
         values = tuple((slot, v.layout if isinstance(v, Tensor) else v) for slot, v in record.values.decode().items())
@@ -373,6 +386,8 @@ def _fact(record: records.Record, path: Path, problems: list[str]) -> tuple[Any,
         return name, record.key, record.watch, record.slot, record.phase, record.statistic, record.value
     if isinstance(record, records.CallEnd):  # where recording stops, it counts the launches before
         return name, record.kind, record.call, record.failed
+    if isinstance(record, records.RunEnd):  # which says as well whether the recording had stopped
+        return (name,)
     if isinstance(record, (records.ClockRecord, records.WatchCountRecord)):
         return None
     return name, *record[2:]

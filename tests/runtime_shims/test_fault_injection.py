@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.runtime_shims import fault_injection
-from tests.runtime_shims.fault_injection import MEMORY, SETTINGS, SYSTEM, Fault, Injection
+from tests.runtime_shims.fault_injection import MEMORY, SETTINGS, SYSTEM, Built, Fault, Injection
 
 
 @pytest.fixture(scope="module")
 def inject(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Injection]:
     """Begins with a setting."""
     folder = tmp_path_factory.mktemp("injected")
-    built = fault_injection.build(folder, objects, device=False)
-    return lambda name: Injection(built, SETTINGS[name], folder / "points")
+
+    @cache
+    def built(*, device: bool) -> Built:
+        made = folder / f"device{device:d}"
+        made.mkdir()
+        return fault_injection.build(made, objects, device=device)
+
+    return lambda name: Injection(built(device=SETTINGS[name].has_device), SETTINGS[name], folder / "points")
 
 
 @pytest.mark.parametrize(
@@ -28,6 +35,11 @@ def inject(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         ("tensors", Fault(SYSTEM), 80, 12),
         ("flight recorder", Fault(SYSTEM), 50, 20),
         ("names", Fault(MEMORY), 80, 20),
+        ("watchpoints", Fault(MEMORY), 178, 4),  # while the link to the latest run is made
+        ("statistics, guards", Fault(MEMORY, lasts=True), 300, 2),  # the next model is recorded
+        ("a launch throws", Fault(MEMORY, lasts=True), 150, 4),  # the recording has stopped by then
+        ("hashes, summaries", Fault(SYSTEM, only=errno.ENOSPC, lasts=True), 15, 5),
+        ("statistics and guards of a device", Fault(MEMORY), 1780, 4),  # results wait on the device as recording stops
     ],
 )
 def test_the_model_does_not_notice(

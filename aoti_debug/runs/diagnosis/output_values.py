@@ -74,10 +74,13 @@ def output_values(run: RunDir) -> OutputValues:
     Raises:
         RunDirError: a saved tensor is missing or damaged.
     """
-    return replace(_values_of_outputs(run), has_gaps=_has_gaps(run))
+    return replace(_values_of_outputs(run), has_gaps=has_gaps(run))
 
 
-def _has_gaps(run: RunDir) -> bool:
+def has_gaps(run: RunDir) -> bool:
+    """True if launches are missing from the records of a run: a fault may be among them."""
+    if run.info.exit.is_cut_short or run.timeline.cut_short:
+        return True
     journal = run.journal
     if journal is not None and (journal.damaged_blocks or journal.header.blocks_reused):
         return True

@@ -26,6 +26,7 @@ class Timeline:
     damages: tuple[journal_records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
     watchpoints: tuple[Watchpoint, ...]
     ended: bool  # by a normal unload of the package
+    cut_short: bool  # and the recording had stopped before
 
 
 def assemble(journal: Journal | None, rescued: Sequence[TensorFile], manifest: Manifest) -> Timeline:
@@ -42,7 +43,7 @@ def assemble(journal: Journal | None, rescued: Sequence[TensorFile], manifest: M
     notes: list[journal_records.NoteRecord] = []
     damages: list[journal_records.GuardDamage] = []
     watched: list[WatchpointRecord] = []
-    ended = False
+    ended = cut_short = False
     for record in () if journal is None else journal.index.others:
         match record:
             case journal_records.FaultRecord():
@@ -54,7 +55,7 @@ def assemble(journal: Journal | None, rescued: Sequence[TensorFile], manifest: M
             case journal_records.WatchRecord() | journal_records.WatchHitRecord() | journal_records.WatchCountRecord():
                 watched.append(record)
             case journal_records.RunEnd():
-                ended = True
+                ended, cut_short = True, record.cut_short
     source = LaunchSource(journal, manifest, faults, rescued)
     source.check()
     return Timeline(
@@ -65,4 +66,5 @@ def assemble(journal: Journal | None, rescued: Sequence[TensorFile], manifest: M
         damages=tuple(damages),
         watchpoints=watchpoints.join(watched, manifest),
         ended=ended,
+        cut_short=cut_short,
     )

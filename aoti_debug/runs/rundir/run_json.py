@@ -23,6 +23,7 @@ _OWN_PACKAGES = frozenset({"package.pt2", "new.pt2", "old.pt2", "a.pt2", "b.pt2"
 FORMAT = 1
 EMBEDDED = "embedded"  # the host of a run whose package another program loaded
 
+_CUT_SHORT = "the recording stopped before the end"  # as the runtime says it: runtime_shims/run/run.cpp
 _HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
 
 
@@ -71,6 +72,11 @@ class Exit:
     code: int | None = None  # the device error's code, if the exception has one
     seconds: float | None = None  # of the calls
     unix_time: float | None = None  # when it ended, in seconds, by the clock of its machine; None: nobody saw it
+
+    @property
+    def is_cut_short(self) -> bool:
+        """True if the process went on after its recording had stopped: a later fault is not recorded."""
+        return self.detail == _CUT_SHORT
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def header(run: RunDir, width: int, outputs: OutputValues | None = None) -> list
     seconds = f", {wording.duration(info.exit.seconds)} in the model" if info.exit.seconds is not None else ""
     state = run.state.text + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
     if outputs is not None and run.state is ExitKind.CLEAN:
-        state = f"no fault; {outputs.text}"
+        state = f"no fault{' recorded' if outputs.has_gaps else ''}; {outputs.text}"
     launched = (
         f"{wording.pluralize(len(run.launches), 'launch')} in {calls_text(run)}{seconds}"
         if run.journal

@@ -161,8 +161,9 @@ def _shown(path: Path) -> ResultSummary:
     ended = info.exit.kind
     if ended is ExitKind.RUNNING:  # or its process is gone, and nobody has written down how it ended
         ended = run_directory.open_run(found.run).state
+    no_fault = "no fault recorded" if info.exit.is_cut_short else "no fault"  # its values are not read here
     return ResultSummary(
-        "no fault" if ended is ExitKind.CLEAN else ended.value,  # its values are not read here
+        no_fault if ended is ExitKind.CLEAN else ended.value,
         wording.first_line(info.exit.detail) if ended.is_failure else "",
         info.model,
         Tone.BAD if ended.is_failure else None,

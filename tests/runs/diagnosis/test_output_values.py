@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.base.abi import NoteCode, Phase
+from aoti_debug.base.abi import NoteCode, Phase, RunEndFlag
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis import output_values as module
-from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
+from aoti_debug.runs.diagnosis.output_values import OutputValues, has_gaps, output_values
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.show import overview
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 from tests.saved_tensors import save
 from tests.triage.recorder import Recorder
@@ -113,6 +115,16 @@ def test_launches_that_are_missing_are_said(tmp_path: Path, note: str, is_missin
     run = open_run(run_directory(tmp_path, replace(OUTPUTS, outputs=("buf0",)), journal))
     missing = "; launches are missing from the records" if is_missing else ""
     assert output_values(run).text == f"values not recorded{missing}"
+
+
+def test_a_run_that_was_not_recorded_to_its_end_says_so(tmp_path: Path) -> None:
+    journal = JournalWriter(level=3)
+    journal.run_end(RunEndFlag.CUT_SHORT)
+    run = open_run(run_directory(tmp_path, OUTPUTS, journal))
+    assert run.state is ExitKind.CLEAN
+    assert has_gaps(run)
+    (line, *_) = overview.header(run, 120, output_values(run))
+    assert line.endswith(": no fault recorded; values not recorded; launches are missing from the records")
 
 
 def test_a_call_that_did_not_end_has_no_outputs(tmp_path: Path) -> None:

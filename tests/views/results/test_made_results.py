@@ -56,16 +56,19 @@ def names() -> list[str]:
 
 def test_each_kind_is_listed_and_described() -> None:
     run, failed = a_run(2), a_run(1, exit_=Exit(ExitKind.FAULT, "SIGSEGV\nframe #0"))
+    cut_short = a_run(3, exit_=Exit(ExitKind.CLEAN, "the recording stopped before the end"))
     made = triage(HOME / "triages").path
     a_repro("repro_cpp_fused_0_0.0")
     found = {result.name: result for result in made_results()}
     assert list(found) == [
+        f"runs/{cut_short.name}",
         f"runs/{run.name}",
         f"runs/{failed.name}",
         f"triages/{made.name}",
         "repros/repro_cpp_fused_0_0.0",
     ]
     assert found[f"runs/{run.name}"].description == "no fault (m.pt2)"
+    assert found[f"runs/{cut_short.name}"].description == "no fault recorded (m.pt2)"
     assert found[f"runs/{failed.name}"].description == "fault: SIGSEGV (m.pt2)"
     assert found[f"triages/{made.name}"].description.endswith("(m.pt2)")
     assert found[f"runs/{run.name}"].bytes > 4096

@@ -14,6 +14,7 @@ from aoti_debug.base.abi import (
     NoteCode,
     Phase,
     RecordType,
+    RunEndFlag,
     SaveStatus,
     StatsFlag,
     WatchAction,
@@ -350,8 +351,8 @@ class JournalBlock:
         code, size = abi.NOTE.codec.unpack_from(self.data, body)
         return NoteRecord(time_ns, self.thread, NoteCode(code), self._text(body + abi.NOTE.size, size))
 
-    def _run_end(self, _body: int, _flags: int, time_ns: int) -> RunEnd:
-        return RunEnd(time_ns, self.thread)
+    def _run_end(self, _body: int, flags: int, time_ns: int) -> RunEnd:
+        return RunEnd(time_ns, self.thread, flags & RunEndFlag.CUT_SHORT != 0)
 
 
 _LAUNCH_BEGIN, _LAUNCH_END, _LAYOUT = (

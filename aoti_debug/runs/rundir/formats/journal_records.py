@@ -263,6 +263,7 @@ class RunEnd(NamedTuple):
 
     time_ns: int
     thread: int
+    cut_short: bool  # the recording had stopped before
 
 
 Record: TypeAlias = (

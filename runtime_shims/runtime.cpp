@@ -463,7 +463,7 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   if (launch->selected) inspect(*launch, values, PHASE_BEFORE, true, launch->begin_ns);
   settle_before(*launch, n_recorded);
   if (launch->substitution == nullptr) return AOTI_DEBUG_RUN;
-  const AotiDebugLaunchAction action = act_before(*launch);
+  const AotiDebugLaunchAction action = act_before(*launch, values);
   if (action == AOTI_DEBUG_STOP) {
     call.innermost = launch->outer;
     leave_stream(call);

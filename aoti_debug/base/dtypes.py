@@ -5,6 +5,7 @@ The rows are in the order of runtime_shims/tensors/dtype.cpp, which is c10::Scal
 
 from __future__ import annotations
 
+import math
 import re
 from enum import Enum
 
@@ -148,6 +149,52 @@ _EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; power
 LARGEST = {d.name: d.largest for d in DTYPES if d.largest is not None and d.name not in _EXEMPT}
 SHARE = 0.5  # of the maximum: doubling the value overflows
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """The numbers of a floating dtype of at most 32 bits.
+
+    Attributes:
+        mantissa_bits: the bits behind the leading one.
+        least_exponent: of the smallest number that is not subnormal, as a power of two.
+    """
+
+    name: str
+    mantissa_bits: int
+    least_exponent: int
+
+    @property
+    def least_normal(self) -> float:
+        """The smallest number that is not subnormal."""
+        return math.ldexp(1.0, self.least_exponent)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest number above 0."""
+        return math.ldexp(1.0, self.least_exponent - self.mantissa_bits)
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        largest = _BY_NAME[self.name].largest
+        assert largest is not None
+        return largest
+
+    @property
+    def limit(self) -> float:
+        """The least number that is rounded to one beyond the largest: half a step after it."""
+        return self.largest + math.ldexp(0.5, math.frexp(self.largest)[1] - 1 - self.mantissa_bits)
+
+
+_FORMATS = (
+    FloatFormat("bfloat16", 7, -126),
+    FloatFormat("float16", 10, -14),
+    FloatFormat("float8_e4m3fn", 3, -6),
+    FloatFormat("float8_e5m2", 2, -14),
+    FloatFormat("float32", 23, -126),
+)
+FLOAT_FORMATS = {format_.name: format_ for format_ in _FORMATS}
 
 
 def of_scalar_type(scalar_type: int) -> Dtype | None:

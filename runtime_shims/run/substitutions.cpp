@@ -43,6 +43,12 @@ std::optional<Replacement> replacement(const std::vector<std::string>& fields) {
   return found;
 }
 
+std::optional<Rounding> rounding(const std::vector<std::string>& fields) {
+  const std::optional<uint64_t> dtype = number(fields[3]);
+  if (!dtype || (fields[4] != "before" && fields[4] != "after")) return std::nullopt;
+  return Rounding{fields[2], static_cast<int32_t>(*dtype), fields[4] == "after"};
+}
+
 }  // namespace
 
 std::string Substitutions::read(const std::string& path) {
@@ -74,6 +80,11 @@ bool Substitutions::take(const std::vector<std::string>& fields) {
     std::optional<Replacement> found = replacement(fields);
     if (!found) return false;
     substitution.replacements.push_back(std::move(*found));
+  } else if (what == "round" && fields.size() == 5) {
+    std::optional<Rounding> found = rounding(fields);
+    if (!found) return false;
+    substitution.roundings.push_back(std::move(*found));
+    rounds_ = true;
   } else {
     return false;
   }
@@ -92,8 +103,13 @@ Substitution* Substitutions::find(const LaunchId& id) {
 }
 
 std::string Substitutions::summary() const {
+  const uint32_t n_replaced = replaced.load(), n_skipped = skipped.load();
   std::string text =
-      "results replaced: " + std::to_string(replaced.load()) + ", launches skipped: " + std::to_string(skipped.load());
+      "results replaced: " + std::to_string(n_replaced) + ", launches skipped: " + std::to_string(n_skipped);
+  if (rounds_) {
+    const std::string rounds = "tensors rounded: " + std::to_string(rounded.load());
+    text = n_replaced + n_skipped == 0 ? rounds : text + ", " + rounds;
+  }
   const char* before = "; not reached: ";
   for (const auto& [name, substitution] : by_launch_) {
     if (substitution.reached.load()) continue;

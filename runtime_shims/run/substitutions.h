@@ -22,6 +22,21 @@ struct Replacement {
   std::string path;
 };
 
+// A tensor of a launch whose elements are rounded to the numbers of another dtype: what it reads before it, and is
+// given back afterwards; what it writes after it.
+struct Rounding {
+  std::string argument;
+  int32_t dtype;  // c10::ScalarType
+  bool after;
+};
+
+// Memory that gets these bytes again when a launch has returned.
+struct KeptBytes {
+  int32_t device_type;
+  uint64_t address;
+  std::vector<uint8_t> bytes;
+};
+
 // What is done at one launch.
 struct Substitution {
   LaunchId id;
@@ -29,11 +44,14 @@ struct Substitution {
   bool stops = false;     // before it
   std::string wait_file;  // before it the process waits until this file is gone
   std::vector<Replacement> replacements;
+  std::vector<Rounding> roundings;
+  std::vector<KeptBytes> kept;  // while it runs
   std::atomic<bool> reached{false};
 };
 
 // The instructions of a file, one a line, fields with tabs between them:
 //   skip LAUNCH | stop LAUNCH | wait LAUNCH FILE | value LAUNCH ARGUMENT DTYPE SIZES OFFSET FILE
+//   | round LAUNCH ARGUMENT DTYPE before|after
 // LAUNCH is "0.36", DTYPE a number, SIZES "4,8" or "-" where there are no dimensions.
 class Substitutions {
  public:
@@ -43,16 +61,17 @@ class Substitutions {
   // Those of a launch; nullptr where there are none.
   Substitution* find(const LaunchId& id);
 
-  // "results replaced: 3, launches skipped: 2; not reached: 0.7".
+  // "results replaced: 3, launches skipped: 2; not reached: 0.7"; "tensors rounded: 8" where nothing else was done.
   std::string summary() const;
 
-  std::atomic<uint32_t> replaced{0}, skipped{0};
+  std::atomic<uint32_t> replaced{0}, skipped{0}, rounded{0};
 
  private:
   bool take(const std::vector<std::string>& fields);
   Substitution& at(const LaunchId& id);
 
   std::unordered_map<std::string, Substitution> by_launch_;
+  bool rounds_ = false;
 };
 
 }  // namespace aoti_debug

@@ -45,8 +45,7 @@ from aoti_debug.runs.rundir.formats import journal, weight_reference
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadCall, ThreadsRecord
 from aoti_debug.views.profile import model_profile as profile_document
 from aoti_debug.views.profile.roofline import Peaks
-from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.profile.trace import slices, trace_text
+from aoti_debug.views.profile.text import profile_lines, slices, trace_text
 from tests import archives, crashed_run, factories
 from tests.factories import JournalWriter, arg, make_manifest, records_of, site, tensor
 from tests.instrument.wrapper import texts

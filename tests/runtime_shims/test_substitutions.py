@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.base.abi import Action, NoteCode
-from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip, Stop, Wait, write
+from aoti_debug.base.abi import Action, NoteCode, Phase
+from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Round, Skip, Stop, Wait, write
 from aoti_debug.runs.run.saved_outputs import write_tensor
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import IN, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of, handles
@@ -41,7 +43,7 @@ def recorded(tmp_path: Path, tensor: torch.Tensor) -> Path:
     return tmp_path / "recorded.safetensors"
 
 
-def launch(runtime: Runtime, out: torch.Tensor, value: float, launches: int = 1) -> list[int]:
+def launch(runtime: Runtime, out: torch.Tensor, value: float | torch.Tensor, launches: int = 1) -> list[int]:
     """Launches that fill `out`, unless they are told otherwise; returns what they were told."""
     site = runtime.site(0, "fill", X, OUT_0)
     given = [Handle(torch.zeros(2)), Handle(out)]
@@ -56,7 +58,7 @@ def launch(runtime: Runtime, out: torch.Tensor, value: float, launches: int = 1)
             if told[-1] == Action.STOP:
                 break
             if told[-1] == Action.RUN:
-                out.fill_(value)
+                out.copy_(torch.as_tensor(value))
             opened.end()
     if hasattr(runtime.lib, "f_mark"):
         for handle in given:
@@ -182,3 +184,99 @@ def test_what_is_no_instruction_is_reported(load: Load, journal: Decode, tmp_pat
     assert launch(load(SUBSTITUTE=tmp_path / "instructions"), out, 1.0) == [Action.RUN]
     (note,) = notes(journal(), NoteCode.NOT_SUBSTITUTED)
     assert note == f"{tmp_path}/instructions, line 2: this is no instruction"
+
+
+TARGETS = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float32"]
+
+
+def awkward(dtype: torch.dtype) -> torch.Tensor:
+    """Numbers of every size, ties, limits of narrower dtypes, NaN and infinities."""
+    generator = torch.Generator().manual_seed(0)
+    exponents = torch.arange(-150, 128, dtype=torch.float64)
+    sizes = torch.cat([torch.exp2(exponents) * factor for factor in (1.0, 1.0625, 1.125, 1.1875, 1.5, 1.96875)])
+    limits = torch.tensor(
+        [448.0, 464.0, 465.0, 480.0, 57344.0, 61440.0, 61439.0, 65504.0, 65520.0, 3.39e38], dtype=torch.float64
+    )
+    drawn = torch.randn(1000, generator=generator, dtype=torch.float64) * 100
+    whole = torch.cat([sizes, limits, drawn, torch.tensor([0.0, float("inf"), float("nan")], dtype=torch.float64)])
+    return torch.cat([whole, -whole]).to(dtype)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("own", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_a_result_is_rounded_as_torch_casts(
+    start: Callable[..., Runtime], journal: Decode, own: torch.dtype, target: str
+) -> None:
+    values = awkward(own)
+    out = torch.zeros_like(values)
+    runtime = start([Round("0.0", "buf0", target, Phase.AFTER)])
+    launch(runtime, out, values)
+    narrow = getattr(torch, target)
+    whole = values.clamp(-448, 448) if target == "float8_e4m3fn" else values  # earlier versions of torch give NaN there
+    expected = whole.to(narrow).to(own)
+    assert torch.equal(out.isnan(), expected.isnan())
+    assert torch.equal(out[~out.isnan()], expected[~out.isnan()])
+    assert notes(journal(), NoteCode.SUBSTITUTED) == ["tensors rounded: 1"]
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "with gaps"])
+def test_what_a_launch_reads_is_rounded_while_it_runs(start: Callable[..., Runtime], layout: str) -> None:
+    whole = torch.linspace(0.1, 7.7, 64).reshape(8, 8)
+    before = whole.clone()
+    x = {"contiguous": whole[:4], "transposed": whole[:4].t(), "with gaps": whole[::2, 1:5]}[layout]
+    seen = copy_launch(start([Round("0.0", "x", "bfloat16", Phase.BEFORE)]), x, torch.zeros_like(x))
+    assert torch.equal(seen, before.as_strided(x.shape, x.stride(), x.storage_offset()).bfloat16().float())
+    assert torch.equal(whole, before)
+
+
+def test_memory_of_the_host_that_is_not_writable_is_rounded(load: Load, library: Path, tmp_path: Path) -> None:
+    write(tmp_path / "instructions", [Round("0.0", "x", "float8_e5m2", Phase.BEFORE)])
+    runtime = load(library, SUBSTITUTE=tmp_path / "instructions", PRINT="none")
+    with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        x = torch.frombuffer(memory, dtype=torch.float32)[:4]
+        x.copy_(torch.tensor([0.1, 0.2, 0.3, 1e-3]))
+        before = x.clone()
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.mprotect(ctypes.c_void_p(x.data_ptr()), mmap.PAGESIZE, mmap.PROT_READ) == 0
+        seen = copy_launch(runtime, x, torch.zeros(4))
+        assert torch.equal(seen, before.to(torch.float8_e5m2).float())
+        assert torch.equal(x, before)
+        del x
+
+
+def test_memory_that_the_launch_has_written_is_not_given_back(start: Callable[..., Runtime]) -> None:
+    x = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    copy_launch(start([Round("0.0", "x", "bfloat16", Phase.BEFORE)]), x, x[1:3], value=5.0)
+    assert x[1:3].tolist() == [5.0, 5.0]
+
+
+def test_what_cannot_be_rounded_is_said(start: Callable[..., Runtime], journal: Decode) -> None:
+    out = torch.zeros(4, dtype=torch.int32)
+    rounds = [Round("0.0", name, "bfloat16", Phase.AFTER) for name in ("buf0", "buf7")]
+    launch(start(rounds), out, 3)
+    assert out.tolist() == [3] * 4
+    assert notes(journal(), NoteCode.NOT_SUBSTITUTED) == [
+        "0.0 buf0 was not rounded: it is int32[4], which is not rounded to bfloat16",
+        "0.0 buf7 was not rounded: it is no tensor here",
+    ]
+
+
+def copy_launch(runtime: Runtime, x: torch.Tensor, out: torch.Tensor, value: float | None = None) -> torch.Tensor:
+    """One launch that writes `value` or what it reads; returns what it read."""
+    site = runtime.site(0, "copy", X, OUT_0)
+    given = [Handle(x), Handle(out)]
+    on_device = hasattr(runtime.lib, "f_mark")
+    if on_device:
+        for handle in given:
+            runtime.lib.f_mark(handle.pointer)
+    with runtime.call():
+        opened = runtime.launch_of(site, *(handle.value for handle in given))
+        assert opened.begin() == Action.RUN
+        seen = x.clone()
+        out.copy_(seen if value is None else torch.full_like(out, value))
+        opened.end()
+    if on_device:
+        for handle in given:
+            runtime.lib.f_unmark(handle.pointer)
+    runtime.unload()
+    return seen

@@ -30,6 +30,7 @@ VERBS = {
     "compare": "Compare every kernel launch with what the program says.",
     "diff": "Compare two runs: the first launch that reads the same bytes and writes others.",
     "replay": "Run again with results of launches replaced: do the outputs match eager again?",
+    "precision": "Round modules to bfloat16, float16 or float8: which ones have to stay as they are?",
     "bisect": "Find the launches, or the settings, that make a model wrong.",
     "minify": "Find the smallest part of a program that still shows its fault, as a script.",
     "build": "Make an instrumented package of an exported or compiled model.",
@@ -51,7 +52,7 @@ VERBS = {
     "guide": "Print one page for coding agents: questions and commands, JSON, exit codes.",
 }
 # Their processes are forked from one that imports torch while this one imports the command.
-_RUN_MODELS = frozenset({"triage", "compare", "diff", "profile"})
+_RUN_MODELS = frozenset({"triage", "compare", "diff", "precision", "profile"})
 _MODEL, _SCRIPT = ".pt2", ".py"
 _FOR_FILES = {_MODEL: "build", _SCRIPT: "triage"}
 _RUN_SCRIPTS = ("exec", "triage")

@@ -141,6 +141,12 @@ calls = click.option(
     show_default=True,
     help="How many times to call the model.",
 )
+depth = click.option(
+    "--depth",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Names in the paths of modules: 2 for encoder.layers.  [default: as many as there are]",
+)
 trust = click.option(
     "--trust",
     "trusted",

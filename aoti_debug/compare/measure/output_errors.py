@@ -258,6 +258,11 @@ def with_casts(found: Iterable[OutputError], computed: Callable[[int], Iterable[
     return tuple(replace(error, arithmetic=coarsest_of(computed(error.index))) for error in found)
 
 
+def decibels(relative: float) -> float | None:
+    """The signal-to-noise ratio of a relative error, root mean square, in dB; None for 0 and infinity."""
+    return -20 * math.log10(relative) if 0 < relative < math.inf else None
+
+
 def far_off(error: OutputError) -> float:
     """The relative error of an output against float64, as far as it is beyond eager's own."""
     if error.double is None or error.double <= NOISE_MULTIPLE * error.eager_double:

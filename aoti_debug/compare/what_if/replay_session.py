@@ -97,9 +97,23 @@ class ReplaySession:
             ArtifactError, UsageError, TargetError, RunDirError: as of `run_substituted`.
         """
         with self.steps.step(f"run {name}") as note:
-            options = replace(self.options, level=level, phase="both" if level == 1 else None)
-            found = run_substituted(options, instructions, self.folder / name.replace(" ", "_"), observer)
+            found = self.silently(name, instructions, level=level, observer=observer)
             note.text = found.summary or wording.pluralize(len(found.run.launches), "launch")
+        return found
+
+    def silently(
+        self, name: str, instructions: Sequence[Instruction], *, level: int = 3, observer: Observer | None = None
+    ) -> SubstitutedRun:
+        """Runs the package within a step of the caller's.
+
+        Args:
+            name: of the run's folder.
+
+        Raises:
+            ArtifactError, UsageError, TargetError, RunDirError: as of `run_substituted`.
+        """
+        options = replace(self.options, level=level, phase="both" if level == 1 else None)
+        found = run_substituted(options, instructions, self.folder / name.replace(" ", "_"), observer)
         self.runs += 1
         return found
 

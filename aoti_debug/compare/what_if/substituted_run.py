@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.abi import NoteCode
+from aoti_debug.base.abi import NoteCode, Phase
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.run import runner, saved_outputs
@@ -57,7 +57,21 @@ class Replace:
     file: Path
 
 
-Instruction: TypeAlias = Skip | Stop | Wait | Replace
+@dataclass(frozen=True)
+class Round:
+    """The elements of a tensor of a launch are rounded to the numbers of another dtype, and keep their own dtype.
+
+    Attributes:
+        phase: before the launch, which gives back afterwards what it only read, or after it.
+    """
+
+    launch: str
+    argument: str
+    dtype: str
+    phase: Phase
+
+
+Instruction: TypeAlias = Skip | Stop | Wait | Replace | Round
 
 
 def write(path: Path, instructions: Iterable[Instruction]) -> None:
@@ -82,6 +96,8 @@ def _line(instruction: Instruction) -> str:
         case Replace(launch, argument, file):
             source, offset = elements_at(file)
             fields = ["value", launch, argument, *_tensor(file), str(offset), str(source)]
+        case Round(launch, argument, dtype, phase):
+            fields = ["round", launch, argument, str(_NUMBERS[dtype]), phase.name.lower()]
     if any(character in field for field in fields for character in "\t\n"):
         raise UsageError(f"{fields[-1]!r} has a tab or an end of line in its name", hint="use another directory")
     return "\t".join(fields)

@@ -1,4 +1,4 @@
-"""The calls of a run's program in eager, from a child process."""
+"""The calls of a run's program in eager, from a child process: its request, its answer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,61 @@ from aoti_debug.base.machine import cache, torch_settings
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import changed_environment
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.package.manifest import Certainty, Provenance
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.call_text.call import Call
-from aoti_debug.views.call_text.eager_protocol import EagerAnswer, EagerRequest
+
+
+@dataclass(frozen=True)
+class EagerRequest:
+    """A program to call once in eager.
+
+    Attributes:
+        program: the file of the exported program.
+        package: the instrumented package, whose inputs are taken.
+        inputs: a file of inputs; "" for those embedded in the package.
+        hashes: with the hashes of tensors.
+        values: with the statistics of tensors.
+        imports, libraries: what registers the program's operators.
+    """
+
+    program: str
+    package: str
+    inputs: str
+    hashes: bool
+    values: bool
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EagerCall:
+    """A call of an operator in eager.
+
+    Attributes:
+        stack: the index of the stack that it was exported with in `EagerAnswer.stacks`; -1 without one.
+    """
+
+    call: Call
+    stack: int
+
+
+@dataclass(frozen=True)
+class EagerAnswer:
+    """The calls of a program in their order.
+
+    Attributes:
+        error: the exception that ended the program, or kept it from being called; None if it returned.
+    """
+
+    calls: tuple[EagerCall, ...]
+    stacks: tuple[str, ...]
+    error: ErrorData | None = None
+
 
 _WORKER = "aoti_debug.views.call_text.eager_worker"
 _SECONDS = 3600.0  # that a program may take

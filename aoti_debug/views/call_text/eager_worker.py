@@ -24,7 +24,7 @@ from aoti_debug.runs.rundir.formats.statistics import Statistics, tensor_statist
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
 from aoti_debug.runs.rundir.formats.tensor_file_format import content_hashes
 from aoti_debug.views.call_text.call import Call, CallTensor, list_text
-from aoti_debug.views.call_text.eager_protocol import EagerAnswer, EagerCall, EagerRequest
+from aoti_debug.views.call_text.eager_calls import EagerAnswer, EagerCall, EagerRequest
 
 _HIDDEN = ("profiler::", "debug_mode_ops::")
 

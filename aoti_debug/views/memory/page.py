@@ -14,8 +14,7 @@ from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.views.memory.memory import RunMemory, document
 from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, kept_memory
 from aoti_debug.views.memory.text import at_peak, facts, peak_text
-from aoti_debug.views.report.page import PageParts, render
-from aoti_debug.views.report.static_table import static_rows
+from aoti_debug.views.report.page import PageParts, render, static_rows
 
 WIDTH, HEIGHT = 100.0, 320.0  # per cent of the width of the page, pixels
 MAX_AREAS = 400  # the largest ones; the others are drawn as one

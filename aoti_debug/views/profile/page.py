@@ -15,8 +15,7 @@ from aoti_debug.runs.show import text
 from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Bound
 from aoti_debug.views.profile.text import HINT, call_word, columns, device_cells, heading, rows, sum_lines
-from aoti_debug.views.report.page import PageParts, render
-from aoti_debug.views.report.static_table import static_rows
+from aoti_debug.views.report.page import PageParts, render, static_rows
 
 GAPS, NO_LINE = "between launches", "no model line"
 MAX_BOXES = 4000  # the widest; a page of more is slow

@@ -26,8 +26,8 @@ from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.report.compact_launches import Table
-from aoti_debug.views.report.editor_links import editor_links
 from aoti_debug.views.report.page import PageParts, render
+from aoti_debug.views.report.source_text import editor_links
 
 MAX_ELEMENTS = 1 << 24  # elements of a tensor that is read for it
 ONLY_A, ONLY_B = "only in A", "only in B"

@@ -26,8 +26,8 @@ from aoti_debug.runs.show.text import hash_text, largest_magnitude
 from aoti_debug.views.report import compact_launches, launch_graph, source_text
 from aoti_debug.views.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.views.report.comparison import ComparedLaunches
-from aoti_debug.views.report.editor_links import editor_links
 from aoti_debug.views.report.redaction import NO_REDACTION, Redaction
+from aoti_debug.views.report.source_text import editor_links
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.report.tensor_samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.views.report.tensor_samples import ELEMENTS, Sampler

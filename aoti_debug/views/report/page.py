@@ -1,4 +1,7 @@
-"""Renders a document as one HTML file: everything inline, nothing fetched, texts of the model never as markup."""
+"""Renders a document as one HTML file: everything inline, nothing fetched, texts of the model never as markup.
+
+Tables that a page holds as a whole have the cells of a terminal; their names are cut by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -16,9 +19,40 @@ from markupsafe import Markup
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.views.report import source_text
 from aoti_debug.views.report.document import Document
+
+LONGEST = 60  # characters of a name; the style sheet cuts it shorter where the column is narrower
+
+
+@dataclass(frozen=True)
+class StaticCell:
+    """A cell.
+
+    Attributes:
+        text: in full.
+        shown: the text, or the name as far as it is shown.
+        is_name: a name, which is cut rather than wrapped.
+    """
+
+    text: str
+    shown: str
+    is_name: bool
+
+
+def static_rows(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]]) -> list[list[StaticCell]]:
+    """The cells of rows: those of columns that a terminal narrows are names, unless they are sentences."""
+    return [[_cell(column, cell) for column, cell in zip(columns, row, strict=True)] for row in rows]
+
+
+def _cell(column: Column, cell: str | Cell) -> StaticCell:
+    text = str(cell)
+    if not column.share or isinstance(cell, Sentence):
+        return StaticCell(text, text, is_name=False)
+    return StaticCell(text, text if isinstance(cell, str) else cell.fit(LONGEST), is_name=True)
+
 
 LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 STYLES = ("tabulator_simple.min.css", "uPlot.min.css", "report.css")

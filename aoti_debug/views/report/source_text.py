@@ -1,9 +1,12 @@
-"""Sources on a page: kernels highlighted by pygments, and the lines around a line of the model."""
+"""Sources on a page: kernels highlighted by pygments, the lines around a line of the model, links to an editor."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import quote
 
 from markupsafe import Markup
 from pygments import highlight
@@ -13,6 +16,28 @@ from pygments.lexers import CppLexer, PythonLexer
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel, ModelLine, Site
 from aoti_debug.runs.diagnosis.findings import Place
+from aoti_debug.runs.rundir.run_directory import RunDir
+
+_SCHEME = "vscode://file"
+
+
+def editor_links(runs: Iterable[RunDir], lines: Iterable[ModelLine] = ()) -> Mapping[str, str]:
+    """The links of the files of model lines, by file; a link is complete with ":LINE" behind it.
+
+    Only of files that this machine has, and of none if a run was not made on this account: what it names is not looked
+    up.
+
+    Args:
+        runs: whose model lines are shown.
+        lines: others that are shown with them.
+    """
+    known = tuple(runs)
+    if not known or not all(run.is_made_here for run in known):
+        return {}
+    shown = {frame.file for run in known for site in run.manifest.sites for frame in site.provenance.source}
+    shown |= {line.file for line in lines}
+    return {file: f"{_SCHEME}{quote(file)}" for file in sorted(shown) if os.path.isabs(file) and Path(file).is_file()}
+
 
 CONTEXT_LINES = 6  # before and after
 _LARGEST = 4 << 20  # bytes of a source file that is read

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from aoti_debug.base import dtypes
+from aoti_debug.base.dtypes import FLOAT_FORMATS
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries, finite
@@ -82,27 +82,27 @@ class Precision:
     Attributes:
         name: for people: "fp16".
         dtype: torch's name.
-        smallest: the smallest normal magnitude; below it, precision is lost bit by bit.
     """
 
     name: str
     dtype: str
-    smallest: float
+
+    @property
+    def smallest(self) -> float:
+        """The smallest normal magnitude; below it, precision is lost bit by bit."""
+        return FLOAT_FORMATS[self.dtype].least_normal
 
     @property
     def largest(self) -> float:
         """The largest finite magnitude."""
-        dtype = dtypes.of_name(self.dtype)
-        assert dtype is not None
-        assert dtype.largest is not None
-        return dtype.largest
+        return FLOAT_FORMATS[self.dtype].largest
 
 
 PRECISIONS = (
-    Precision("fp16", "float16", 2.0**-14),
-    Precision("bf16", "bfloat16", 2.0**-126),
-    Precision("fp8 e4m3", "float8_e4m3fn", 2.0**-6),
-    Precision("fp8 e5m2", "float8_e5m2", 2.0**-14),
+    Precision("fp16", "float16"),
+    Precision("bf16", "bfloat16"),
+    Precision("fp8 e4m3", "float8_e4m3fn"),
+    Precision("fp8 e5m2", "float8_e5m2"),
 )
 
 

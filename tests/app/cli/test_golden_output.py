@@ -41,6 +41,7 @@ from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.text import diff_lines
 from aoti_debug.compare.eager_findings import report_lines
 from aoti_debug.compare.fx_repro.fx_repro import FxRepro
+from aoti_debug.compare.what_if.precision_text import precision_lines
 from aoti_debug.compare.what_if.replay import Reached
 from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
 from aoti_debug.compare.what_if.substitution import parse
@@ -66,13 +67,14 @@ from aoti_debug.views.memory.run_memory import run_memory
 from aoti_debug.views.memory.text import memory_lines
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.results.made_results import MadeResult
-from aoti_debug.views.summaries.table import table_lines
+from aoti_debug.views.summaries.page import table_lines
 from tests.app.cli.commands.test_build import ADDMM, RELU, summary
 from tests.app.cli.commands.test_doctor import BROKEN, CHECKS
 from tests.app.cli.commands.test_top import state
 from tests.compare.bisect.test_text import RIGHT, WRONG
 from tests.compare.bisect.test_text import found as bisection
 from tests.compare.chains import chain
+from tests.compare.what_if.rounded import rounded_model
 from tests.factories import make_manifest
 from tests.paths import TESTS
 from tests.runs.ranks.ranked import Rank, killed, opened, terminated
@@ -165,6 +167,10 @@ def _replay(columns: int) -> list[str]:
     )
     reached = Reached(replayed, replayed.launches[3], 1.5, ())
     return [*what_if_lines(changed), "", *replay.reached_lines(reached, columns)]
+
+
+def _precision(columns: int) -> list[str]:
+    return precision_lines(rounded_model(chain(RUNS, ADD)), columns)
 
 
 def _bisect(columns: int) -> list[str]:
@@ -289,6 +295,7 @@ OUTPUTS: dict[str, Callable[[int], Iterable[str]]] = {
     "compare": _compare,
     "diff": _diff,
     "replay": _replay,
+    "precision": _precision,
     "bisect": _bisect,
     "minify": _minify,
     "build": _build,

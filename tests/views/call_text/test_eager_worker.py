@@ -6,7 +6,7 @@ import torch
 
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.views.call_text.call import parse_condition
-from aoti_debug.views.call_text.eager_protocol import EagerAnswer
+from aoti_debug.views.call_text.eager_calls import EagerAnswer
 from aoti_debug.views.call_text.eager_worker import CallRecorder
 
 

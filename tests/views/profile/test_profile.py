@@ -13,8 +13,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.model_profile import ModelProfile, document
 from aoti_debug.views.profile.roofline import Bound, Peaks
-from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.profile.trace import slices, trace_text
+from aoti_debug.views.profile.text import profile_lines, slices, trace_text
 from tests.schema import DOCS, problems
 from tests.views.profile import measured
 from tests.views.profile.measured import profile_of

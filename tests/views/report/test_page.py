@@ -8,10 +8,21 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.terminal_cells import Column, Sentence
 from aoti_debug.package.manifest import Kernel, Kind
 from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.show.place_columns import ModuleCell
 from aoti_debug.views.report import page, report, source_text
-from aoti_debug.views.report.page import LIBRARIES, SCRIPTS, STYLES, embed_json, prepare
+from aoti_debug.views.report.page import (
+    LIBRARIES,
+    LONGEST,
+    SCRIPTS,
+    STYLES,
+    StaticCell,
+    embed_json,
+    prepare,
+    static_rows,
+)
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.views.report.markup import EVIL, Tags, hostile, policy_of
 from tests.views.report.subjects import data_of, run, triage
@@ -145,3 +156,23 @@ def test_a_kernel_without_source_is_left_out() -> None:
     before = source_text.highlight_kernel.cache_info().currsize
     prepare([Kernel("aoti_torch_cpu_mm_out", "cpp", "", "0")])
     assert source_text.highlight_kernel.cache_info().currsize == before
+
+
+COLUMNS = (
+    Column("bytes", align_right=True),
+    Column("kernel", share=1),
+    Column("module", share=2),
+    Column("hint", share=2),
+)
+
+
+def test_names_are_cut_and_sentences_are_not() -> None:
+    module = f"layers.0.{'a_long_name_of_a_module_' * 4}"
+    sentence = "little work for each launch: " * 4
+    ((size, kernel, path, hint),) = static_rows(
+        COLUMNS, [["4 B", "cpp_fused_relu_0", ModuleCell((module,)), Sentence(sentence)]]
+    )
+    assert size == StaticCell("4 B", "4 B", is_name=False)
+    assert kernel == StaticCell("cpp_fused_relu_0", "cpp_fused_relu_0", is_name=True)
+    assert (path.text, len(path.shown), path.is_name) == (module, LONGEST, True)
+    assert hint == StaticCell(sentence, sentence, is_name=False)

@@ -17,8 +17,7 @@ from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.profile import CALLS, WARM_UP, ProfileOptions, profile
-from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.profile.trace import slices, trace_text
+from aoti_debug.views.profile.text import profile_lines, slices, trace_text
 
 LIMIT = 40  # rows
 

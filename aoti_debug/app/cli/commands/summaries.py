@@ -18,7 +18,7 @@ from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.summaries import Series, Summaries
 from aoti_debug.views.summaries.measures import document
-from aoti_debug.views.summaries.table import table_lines
+from aoti_debug.views.summaries.page import table_lines
 
 LIMIT = 100  # rows
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.runs.rundir.summaries import Summaries
-from aoti_debug.views.summaries.table import table_lines
+from aoti_debug.views.summaries.page import table_lines
 from tests.views.summaries.sampled import empty, of_replays, sample, series
 
 STEADY = series([sample(0, n_zero=1), sample(4, max=7.5, mean=0.125)])

@@ -1,0 +1,306 @@
+"""Rounds parts of a model to a narrower dtype: the change of its outputs, and the parts that have to stay as they are.
+
+aoti-debug/replays/20261120-231501-4711/
+  package.pt2  runs/ baseline/ part_0/ … all/ kept_2/
+
+Each part is rounded alone in a run of its own: what its launches read, weights too, and what they write. The runtime
+rounds in memory, in the real package.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.dtypes import FLOAT_FORMATS, FloatFormat
+from aoti_debug.base.errors import TargetError, UsageError
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
+from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
+from aoti_debug.compare.what_if.rounding import (
+    Headroom,
+    OutputEffect,
+    effects,
+    headroom,
+    largest_error,
+    roundings,
+)
+from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
+from aoti_debug.runs.run.options import ModelCalls
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir import run_directory, run_json
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+
+TOLERANCE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionOptions(ModelCalls):
+    """A model, and the dtype that its parts are rounded to.
+
+    Attributes:
+        model: an exported program, a compiled or an instrumented package, or the directory of a run.
+        to: "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2" or "float32".
+        depth: of modules: the number of names in their paths; None for as many as there are.
+        tolerance: the largest relative error of an output that a proposal may make.
+        random_inputs: the seed of inputs to make; None to take given ones.
+        out: the directory in which the directory of the runs is made.
+    """
+
+    model: Path
+    to: str = "bfloat16"
+    by: PartedBy = PartedBy.MODULE
+    depth: int | None = None
+    tolerance: float = TOLERANCE
+    random_inputs: int | None = None
+    out: Path = field(default_factory=ResultKind.REPLAYS.place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundedPart:
+    """A part of a model, rounded alone.
+
+    Attributes:
+        dtypes: of the tensors that were rounded.
+        headroom: of these tensors, as they were recorded.
+        effects: on the outputs, against the same package without rounding.
+        refused: the tensors that could not be rounded, and why.
+    """
+
+    part: ModelPart
+    dtypes: tuple[str, ...]
+    headroom: Headroom
+    effects: tuple[OutputEffect, ...]
+    refused: tuple[str, ...] = ()
+
+    @cached_property
+    def error(self) -> float:
+        """The largest change of an output."""
+        return largest_error(self.effects)
+
+
+@dataclass(frozen=True)
+class RoundedParts:
+    """A run in which all parts but some are rounded at once.
+
+    Attributes:
+        kept: the names of the parts that are not rounded.
+    """
+
+    kept: tuple[str, ...]
+    effects: tuple[OutputEffect, ...]
+
+    @cached_property
+    def error(self) -> float:
+        """The largest change of an output."""
+        return largest_error(self.effects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundedModel:
+    """The effect of a narrower dtype on a model.
+
+    Attributes:
+        run: as it is, with its tensors.
+        parts: the most sensitive ones first.
+        untouched: the names of parts that hold nothing to round.
+        trials: runs with several parts rounded at once, the first of them with all.
+        runs: the number of runs that it took.
+    """
+
+    run: RunDir
+    target: FloatFormat
+    by: PartedBy
+    tolerance: float
+    parts: tuple[RoundedPart, ...]
+    untouched: tuple[str, ...]
+    trials: tuple[RoundedParts, ...]
+    runs: int
+
+    @property
+    def whole(self) -> RoundedParts:
+        """The run with all parts rounded."""
+        return self.trials[0]
+
+    @property
+    def proposal(self) -> RoundedParts | None:
+        """The run within the tolerance that keeps the fewest parts; None if all would have to be kept."""
+        within = [trial for trial in self.trials if trial.error <= self.tolerance]
+        return min(within, key=lambda trial: len(trial.kept), default=None)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The tensors that could not be rounded, and why, each once."""
+        return tuple(dict.fromkeys(reason for part in self.parts for reason in part.refused))
+
+
+def precision(options: PrecisionOptions, listener: StepListener | None = None) -> RoundedModel:
+    """Rounds each part of a model alone, then several at once.
+
+    Raises:
+        UsageError: an option is wrong, the model is not trusted, or nothing in it can be rounded.
+        ArtifactError, ToolchainError: the model cannot be built, or was built by an earlier version.
+        TargetError: the model cannot be started, or does not end well.
+        RunDirError: a run cannot be read or repeated.
+    """
+    target = _target(options)
+    forking = python_process.forking_from(PRELOADED, options.user_code.imports)
+    with stamped_directories.new_folder(options.out) as folder, forking as server:
+        server.preload()
+        return _Rounding(options, target, folder, Steps(listener)).measure()
+
+
+def _target(options: PrecisionOptions) -> FloatFormat:
+    """The target of the options, which are checked.
+
+    Raises:
+        UsageError: one of them is wrong.
+    """
+    if options.to not in FLOAT_FORMATS:
+        raise UsageError(f"numbers are not rounded to {options.to}", hint=f"--to takes {', '.join(FLOAT_FORMATS)}")
+    if not options.tolerance > 0:  # also for NaN
+        raise UsageError(f"--tolerance {options.tolerance:g} is not greater than 0", hint="as --tolerance 0.01")
+    if options.inputs is not None and options.random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
+    return FLOAT_FORMATS[options.to]
+
+
+class _Rounding:
+    def __init__(self, options: PrecisionOptions, target: FloatFormat, folder: Path, steps: Steps) -> None:
+        self._options, self._target, self._folder, self._steps = options, target, folder, steps
+
+    def measure(self) -> RoundedModel:
+        session, before = self._baseline()
+        parts = parts_of(before.run.launches, self._options.by, self._options.depth)
+        instructions = {part.name: self._instructions(part) for part in parts}
+        touched = [part for part in parts if instructions[part.name]]
+        if not touched:
+            raise UsageError(
+                f"{self._options.model} holds nothing that {self._target.name} rounds",
+                hint="--to float8_e4m3fn rounds to fewer bits",
+            )
+        rounded = self._each(session, before, touched, instructions)
+        rounded.sort(key=lambda part: part.error, reverse=True)
+        return RoundedModel(
+            run=before.run,
+            target=self._target,
+            by=self._options.by,
+            tolerance=self._options.tolerance,
+            parts=tuple(rounded),
+            untouched=tuple(part.name for part in parts if not instructions[part.name]),
+            trials=tuple(self._trials(session, before, [part.part.name for part in rounded], instructions)),
+            runs=session.runs,
+        )
+
+    def _baseline(self) -> tuple[ReplaySession, SubstitutedRun]:
+        """The run of the model as it is, at level 1."""
+        options = self._options
+        if (options.model / run_json.NAME).is_file():
+            run = run_directory.open_run(options.model)
+            chosen = ReplayOptions(run=options.model, user_code=options.user_code)
+            session = ReplaySession(options_of(run, self._folder, chosen), self._folder, self._steps)
+        else:
+            running = options.recorded(options.model, self._folder / "runs")
+            random = ReplaySession(replace(running, random_inputs=options.random_inputs), self._folder, self._steps)
+            session = random.of_model(options.model, "package")
+        before = session.again("baseline", (), level=1)
+        _require_clean(before)
+        session.options = replace(session.options, inputs=before.run.inputs, random_inputs=None)
+        if not before.outputs:
+            raise TargetError(f"{options.model} returns no tensor", hint="there is nothing to compare")
+        return session, before
+
+    def _instructions(self, part: ModelPart) -> list[Round]:
+        return [round_ for launch in part.launches for round_, _ in roundings(launch, self._target)]
+
+    def _each(
+        self,
+        session: ReplaySession,
+        before: SubstitutedRun,
+        parts: Sequence[ModelPart],
+        instructions: Mapping[str, list[Round]],
+    ) -> list[RoundedPart]:
+        """Rounds each part alone."""
+        found = []
+        with self._steps.step(f"round each {self._options.by.value}") as note:
+            for number, part in enumerate(parts):
+                after = session.silently(f"part {number}", instructions[part.name])
+                _require_clean(after)
+                found.append(
+                    RoundedPart(
+                        part=part,
+                        dtypes=self._dtypes(part),
+                        headroom=self._headroom(before.run, part),
+                        effects=effects(after.outputs, before.outputs),
+                        refused=after.refused,
+                    )
+                )
+                _remove(after, session.folder / f"part_{number}")
+                self._steps.advance(number + 1, len(parts))
+            note.text = wording.pluralize(len(parts), "run")
+        return found
+
+    def _dtypes(self, part: ModelPart) -> tuple[str, ...]:
+        rounded = (argument for launch in part.launches for _, argument in roundings(launch, self._target))
+        layouts = (argument.layout for argument in rounded)
+        return tuple(dict.fromkeys(layout.dtype for layout in layouts if layout is not None))
+
+    def _headroom(self, run: RunDir, part: ModelPart) -> Headroom:
+        """That of the tensors that are rounded, each file once."""
+        pairs = (pair for launch in part.launches for pair in roundings(launch, self._target))
+        files = (argument.files.get(round_.phase) for round_, argument in pairs)
+        paths = dict.fromkeys(run.tensor_path(file) for file in files if file is not None and file.path)
+        return sum((headroom(path, self._target) for path in paths), Headroom())
+
+    def _trials(
+        self,
+        session: ReplaySession,
+        before: SubstitutedRun,
+        ranking: Sequence[str],
+        instructions: Mapping[str, list[Round]],
+    ) -> Iterable[RoundedParts]:
+        """Runs with all parts rounded but the first ones of a ranking: as few as the tolerance allows."""
+
+        def trial(kept: int) -> RoundedParts:
+            rounds = [round_ for name in ranking[kept:] for round_ in instructions[name]]
+            after = session.again(f"all but {kept}" if kept else "all", rounds)
+            _require_clean(after)
+            return RoundedParts(tuple(ranking[:kept]), effects(after.outputs, before.outputs))
+
+        found = trial(0)
+        yield found
+        too_few, enough = 0, len(ranking)
+        if found.error <= self._options.tolerance:
+            return
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            found = trial(middle)
+            yield found
+            if found.error <= self._options.tolerance:
+                enough = middle
+            else:
+                too_few = middle
+
+
+def _require_clean(found: SubstitutedRun) -> None:
+    """Raises TargetError if a run has not ended well."""
+    if found.run.state is not ExitKind.CLEAN:
+        raise TargetError(
+            f"the model does not end well: {found.run.info.exit.detail or found.run.state.value}",
+            hint=f"aoti-debug show --run {found.run.path}",
+        )
+
+
+def _remove(found: SubstitutedRun, folder: Path) -> None:
+    """Deletes a run whose effect is known."""
+    shutil.rmtree(found.run.path, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,198 @@
+"""The effect of a narrower dtype as lines of text, and as JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import Cell, Column
+from aoti_debug.compare.measure.output_errors import decibels
+from aoti_debug.compare.text import short
+from aoti_debug.compare.what_if.precision import RoundedModel, RoundedPart, RoundedParts
+from aoti_debug.compare.what_if.rounding import Headroom, OutputEffect
+from aoti_debug.runs.show.document import json_number
+
+FORMAT = 1
+_MAX_NAMED = 6
+_COLUMNS = (
+    Column("launches", align_right=True, dropped_below=110),
+    Column("error", align_right=True),
+    Column("SNR", align_right=True),
+    Column("argmax", align_right=True),
+    Column("overflow", align_right=True),
+    Column("to zero", align_right=True),
+    Column("subnormal", align_right=True),
+    Column("largest", align_right=True, dropped_below=110),
+    Column("worst element", min_width=14, share=1, dropped_below=100),
+)
+_LEGEND = (
+    "error: the output that changes most, root mean square, relative, against the same package without rounding; "
+    "argmax: rows of the last dimension whose largest element is another one; overflow, to zero, subnormal: shares of "
+    "the numbers that are read and written there"
+)
+
+
+def precision_lines(found: RoundedModel, width: int) -> list[str]:
+    """The table of the parts, the most sensitive one first, and the proposal."""
+    what = Column(found.by.value, min_width=12, share=2)
+    rows: list[list[str | Cell]] = [[part.part.name, *_cells(part)] for part in found.parts]
+    rows.append(["all at once", *_all_cells(found)])
+    table = terminal_cells.table((what, *_COLUMNS), rows, width)
+    lines = [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(_LEGEND, width)]
+    if found.untouched:
+        names = wording.join_truncated(found.untouched, _MAX_NAMED)
+        lines += terminal_cells.fitted(f"note: nothing there is rounded to {found.target.name}: {names}", width)
+    for reason in found.refused[:_MAX_NAMED]:
+        lines += terminal_cells.fitted(f"note: {reason}", width)
+    if len(found.refused) > _MAX_NAMED:
+        lines.append(f"note: and {len(found.refused) - _MAX_NAMED} more tensors that were not rounded")
+    return [*lines, "", *(line for text in _conclusion(found) for line in terminal_cells.fitted(text, width))]
+
+
+def _cells(part: RoundedPart) -> list[str]:
+    room = part.headroom
+    return [
+        str(len(part.part.launches)),
+        *_effect_cells(part.effects, part.error),
+        *_room_cells(room),
+        short(room.largest),
+        _worst(part.effects),
+    ]
+
+
+def _all_cells(found: RoundedModel) -> list[str]:
+    room = sum((part.headroom for part in found.parts), Headroom())
+    launches = sum(len(part.part.launches) for part in found.parts)
+    effects = found.whole.effects
+    return [
+        str(launches),
+        *_effect_cells(effects, found.whole.error),
+        *_room_cells(room),
+        short(room.largest),
+        _worst(effects),
+    ]
+
+
+def _effect_cells(effects: Sequence[OutputEffect], error: float) -> list[str]:
+    return [_error(error), _snr(error), _argmax(effects)]
+
+
+def _error(error: float) -> str:
+    return "NaN/Inf" if error == float("inf") else short(error)
+
+
+def _snr(error: float) -> str:
+    loudness = decibels(error)
+    return "" if loudness is None else f"{loudness:.0f} dB"
+
+
+def _argmax(effects: Iterable[OutputEffect]) -> str:
+    choices = [effect.choices for effect in effects if effect.choices is not None]
+    return f"{sum(c.other for c in choices)}/{sum(c.rows for c in choices)}" if choices else ""
+
+
+def _room_cells(room: Headroom) -> list[str]:
+    return [_share(room, count) for count in (room.overflow, room.to_zero, room.subnormal)]
+
+
+def _share(room: Headroom, count: int) -> str:
+    share = 100 * room.share(count)
+    return "0" if not count else "<0.1 %" if share < 0.1 else f"{share:.1f} %"
+
+
+def _worst(effects: Iterable[OutputEffect]) -> str:
+    """ "0[1, 3]: 1.25, was 1.2501": the element of an output that is farthest off."""
+    changed = [effect.error for effect in effects if effect.error.different]
+    worst = max(changed, key=lambda error: (bool(error.misplaced), error.relative), default=None)
+    if worst is None or worst.example is None:
+        return ""
+    element = worst.example
+    return f"{worst.index}[{', '.join(map(str, element.index))}]: {element.actual}, was {element.expected}"
+
+
+def _conclusion(found: RoundedModel) -> list[str]:
+    """The proposal, and how it was verified."""
+    target, limit = found.target.name, short(found.tolerance)
+    noun, proposal = found.by.value, found.proposal
+    count = len(found.parts)
+    if proposal is None:
+        return [
+            f"KEEP all {wording.pluralize(count, noun)} as they are: no rounding to {target} that was tried changes "
+            f"the outputs by at most {limit}",
+        ]
+    changes = f"changes the outputs by {_error(proposal.error)}, at most {limit}"
+    verified = f"  verified by a run with all of it at once; {wording.pluralize(found.runs, 'run')} in all"
+    if not proposal.kept:
+        return [f"MAY BE {target}: rounding all {wording.pluralize(count, noun)} at once {changes}", verified]
+    names = wording.join_truncated(proposal.kept, _MAX_NAMED)
+    rest = wording.pluralize(count - len(proposal.kept), noun)
+    return [
+        f"KEEP {len(proposal.kept)} of {wording.pluralize(count, noun)} as they are: {names}",
+        f"  rounding the other {rest} to {target} {changes}; all at once: {_error(found.whole.error)}",
+        verified,
+    ]
+
+
+def precision_document(found: RoundedModel) -> dict[str, Any]:
+    """The object that `aoti-debug precision --json` prints."""
+    proposal = found.proposal
+    return {
+        "format": FORMAT,
+        "run": str(found.run.path),
+        "to": found.target.name,
+        "by": found.by.value,
+        "tolerance": found.tolerance,
+        "parts": [_part_document(part) for part in found.parts],
+        "untouched": list(found.untouched),
+        "all": _trial_document(found.whole),
+        "proposal": None if proposal is None else _trial_document(proposal),
+        "trials": [{"kept": len(trial.kept), "error": json_number(trial.error)} for trial in found.trials],
+        "runs": found.runs,
+        "not_rounded": list(found.refused),
+    }
+
+
+def _part_document(part: RoundedPart) -> dict[str, Any]:
+    room = part.headroom
+    return {
+        "name": part.part.name,
+        "launches": [launch.id for launch in part.part.launches],
+        "dtypes": list(part.dtypes),
+        "error": json_number(part.error),
+        "snr_db": decibels(part.error),
+        "outputs": [_effect_document(effect) for effect in part.effects],
+        "headroom": {
+            "elements": room.elements,
+            "overflow": room.overflow,
+            "to_zero": room.to_zero,
+            "subnormal": room.subnormal,
+            "largest": room.largest,
+        },
+    }
+
+
+def _trial_document(trial: RoundedParts) -> dict[str, Any]:
+    return {
+        "kept": list(trial.kept),
+        "error": json_number(trial.error),
+        "snr_db": decibels(trial.error),
+        "outputs": [_effect_document(effect) for effect in trial.effects],
+    }
+
+
+def _effect_document(effect: OutputEffect) -> dict[str, Any]:
+    error, choices, example = effect.error, effect.choices, effect.error.example
+    return {
+        "index": error.index,
+        "dtype": error.dtype,
+        "shape": list(effect.shape),
+        "different": error.different,
+        "relative": json_number(error.relative),
+        "snr_db": decibels(error.relative),
+        "misplaced": error.misplaced,
+        "worst": None
+        if example is None
+        else {"index": list(example.index), "rounded": example.actual, "before": example.expected},
+        "argmax": None if choices is None else {"rows": choices.rows, "other": choices.other},
+    }

@@ -1,0 +1,115 @@
+"""`aoti-debug precision` as it is called, and what it says about parts that are rounded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.compare.what_if.precision_text import precision_document, precision_lines
+from aoti_debug.runs.run.saved_outputs import saved
+from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
+from tests.compare.chains import chain
+from tests.compare.what_if.rounded import effect, rounded_model
+from tests.schema import DOCS, problems
+from tests.wrong_model import Wrong
+
+SCHEMA = json.loads((DOCS / "precision.schema.json").read_text())
+
+
+def precision(model: Path, folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(group, ["precision", str(model), *words, "--out", str(folder / "replays")])
+
+
+def test_modules_of_a_model_are_rounded(wrong: Wrong, tmp_path: Path) -> None:
+    result = precision(wrong.good, tmp_path, "--json")
+    found = json.loads(result.stdout)
+    assert problems(found, SCHEMA) == []
+    assert {part["name"] for part in found["parts"]} == {"layers.0", "layers.1", "layers.2", "(model)"}
+    errors = [part["error"] for part in found["parts"]]
+    assert errors == sorted(errors, reverse=True)
+    assert all(0 < part["outputs"][0]["relative"] < 0.02 for part in found["parts"])
+    assert result.exit_code == (0 if found["proposal"]["kept"] == [] else 1), result.output
+
+
+def test_all_at_once_is_what_the_model_computes_with_rounded_tensors(wrong: Wrong, tmp_path: Path) -> None:
+    result = precision(wrong.good, tmp_path, "--tolerance", "10")
+    assert result.exit_code == 0, result.output
+    (folder,) = (tmp_path / "replays").glob("2*")
+    program = torch.export.load(wrong.program)
+    state = program.state_dict
+
+    def rounded(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(torch.bfloat16).float()
+
+    (x,) = program.example_inputs[0]
+    hidden = rounded(x)
+    for layer in range(3):
+        weight, bias = (rounded(state[f"layers.{layer}.{name}"]) for name in ("weight", "bias"))
+        hidden = rounded(torch.nn.functional.linear(hidden, weight, bias))
+        hidden = rounded(hidden.relu()) if layer < 2 else hidden
+    returned = open_tensor(next(iter(saved(next(folder.rglob("all/outputs"))).values()))).numbers()
+    assert torch.allclose(torch.tensor(returned).reshape(hidden.shape), hidden, atol=1e-2, rtol=0)
+    assert torch.equal(rounded(torch.tensor(returned)), torch.tensor(returned))
+
+
+def test_what_is_read_is_given_back(wrong: Wrong, tmp_path: Path) -> None:
+    result = precision(wrong.good, tmp_path, "--by", "launch", "--to", "float8_e5m2", "--calls", "2", "--json")
+    found = json.loads(result.stdout)
+    assert problems(found, SCHEMA) == []
+    of_first_call = [part for part in found["parts"] if part["name"].startswith("0.")]
+    assert of_first_call
+    assert all(part["error"] == 0 for part in of_first_call)  # the outputs are those of the second call
+    assert all(part["error"] for part in found["parts"] if part["name"].startswith("1.") and part["name"] != "1.5")
+
+
+def test_a_run_directory_and_an_exit_code(wrong: Wrong, tmp_path: Path) -> None:
+    first = precision(wrong.good, tmp_path, "--to", "float8_e4m3fn", "--tolerance", "1e-6", "--json")
+    assert first.exit_code == 1, first.output
+    found = json.loads(first.stdout)
+    assert found["proposal"] is None
+    again = precision(Path(found["run"]), tmp_path, "--to", "float8_e4m3fn", "--tolerance", "1e-6", "--json")
+    assert [part["error"] for part in json.loads(again.stdout)["parts"]] == [p["error"] for p in found["parts"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "problem"),
+    [
+        (("--tolerance", "0"), UsageError, "--tolerance 0 is not greater than 0"),
+        (("--to", "float32"), UsageError, "holds nothing that float32 rounds"),
+        (("--random-inputs", "1", "--inputs", "x.pt"), UsageError, "exclude each other"),
+    ],
+)
+def test_bad_input(
+    wrong: Wrong, tmp_path: Path, words: tuple[str, ...], error: type[AotiDebugError], problem: str
+) -> None:
+    result = precision(wrong.good, tmp_path, *words)
+    assert isinstance(result.exception, error)
+    assert problem in str(result.exception)
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    result = precision(tmp_path / "missing.pt2", tmp_path)
+    assert isinstance(result.exception, ArtifactError)
+    assert not (tmp_path / "replays").exists()
+
+
+def test_the_proposal_keeps_as_few_parts_as_suffice(tmp_path: Path) -> None:
+    found = rounded_model(chain(tmp_path, ("aten.add.Tensor",) * 3))
+    assert problems(precision_document(found), SCHEMA) == []
+    assert found.proposal is found.trials[2]
+    lines = precision_lines(found, 120)
+    assert lines[-3].startswith("KEEP 2 of 3 modules as they are: language_model.layers.0.self_attn.softmax, ")
+    assert "all at once: NaN/Inf" in lines[-2]
+    none = replace(found, trials=found.trials[:1])
+    assert none.proposal is None
+    assert precision_document(none)["proposal"] is None
+    assert precision_lines(none, 120)[-1].startswith("KEEP all 3 modules as they are: ")
+    every = replace(found, trials=(replace(found.whole, effects=(effect(0.001),)),))
+    assert precision_lines(every, 120)[-2].startswith("MAY BE float16: rounding all 3 modules at once changes ")

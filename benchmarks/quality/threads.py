@@ -33,27 +33,73 @@ from aoti_debug.compare.bisect.threaded_calls import (
     recorded_by_default,
 )
 from aoti_debug.compare.bisect.threads_text import delay_lines
+from aoti_debug.compare.diff.first_difference import beside
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
-from aoti_debug.runs.rundir.threads_json import Jitter
+from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
 from benchmarks.markdown import table
 
 SOURCE = Path(__file__).parent / "threads_ops.cpp"
 STORE, LOAD, TOUCH = "planted::store.default", "planted::load.default", "planted::touch.default"
-# The beginnings of the kernels that share the state, or that read what is shared.
+STALL = 8.0  # seconds without a launch, after which a run has hung
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way in which the operators share state.
+
+    Attributes:
+        launches: the beginnings of the kernels that share it, or that read what is shared.
+        needs_beside: a launch of them runs beside the one that is wrong; not where each thread has a state of its own.
+        runners, updates: how the model is called, if the fault shows in no other way.
+    """
+
+    launches: tuple[str, ...] = (STORE,)
+    needs_beside: bool = True
+    runners: int | None = None
+    updates: WeightUpdates = WeightUpdates.NONE
+
+
 FAULTS = {
-    "scratch": (STORE,),
-    "lazy": (STORE,),
-    "counter": (STORE,),
-    "static tensor": (STORE,),
-    "kept pointer": (LOAD,),
-    "global": (LOAD,),
-    "alias": (LOAD, "cpp_fused__softmax"),
-    "weight": (TOUCH, "cpp_fused_mul", "cpp_fused__softmax"),
+    "scratch": Fault(),
+    "static tensor": Fault(),
+    "free buffer": Fault(),
+    "file": Fault(),
+    "lazy": Fault(),
+    "cache": Fault(),
+    "map": Fault(),
+    "replaced table": Fault(),
+    "packed weight": Fault((TOUCH,), updates=WeightUpdates.EQUAL),
+    "counter": Fault(),
+    "atomic sum": Fault(),
+    "generator": Fault(),
+    "torch's generator": Fault(),
+    "default dtype": Fault(),
+    "denormals": Fault(needs_beside=False),
+    "OpenMP threads": Fault(needs_beside=False),
+    "worker": Fault(),
+    "kept pointer": Fault((LOAD, STORE)),
+    "global": Fault((LOAD, STORE)),
+    "alias": Fault((STORE, LOAD, "cpp_fused_sin")),
+    "ring": Fault((LOAD, "cpp_fused__softmax")),
+    "weight": Fault((TOUCH, "cpp_fused_mul", "cpp_fused__softmax")),
+    "lock order": Fault((STORE, LOAD)),
+    "permits": Fault((TOUCH, STORE)),
+    "batch": Fault(runners=2, needs_beside=False),
 }
-RIGHT = ("none", "mutex", "thread_local", "safe static", "atomic counter")
+RIGHT = (
+    "none",
+    "mutex",
+    "thread_local",
+    "safe static",
+    "atomic counter",
+    "own generator",
+    "denormals of the call",
+    "file of the thread",
+    "locks in order",
+)
 
 
 class Model(torch.nn.Module):
@@ -71,7 +117,7 @@ class Model(torch.nn.Module):
         middle = torch.cumsum(torch.sin(stored), -1) * self.weight
         touched = torch.ops.planted.touch(middle, self.weight)
         loaded = torch.ops.planted.load(touched, stored)
-        return torch.softmax(loaded + self.weight, -1), loaded
+        return torch.softmax(loaded + self.weight, -1).square().sum(-1), loaded
 
 
 @dataclass
@@ -79,16 +125,26 @@ class Found:
     """What the runs of one fault have shown.
 
     Attributes:
-        without, with_delays: runs in which a call was wrong.
-        named: how often each launch was the first that differs.
+        without, with_delays: runs in which a call was wrong, or that failed.
+        named: how often each launch was the first that differs, or in which the run failed.
         other: how often a launch was named that shares no state.
+        beside: how often one that does ran beside the launch that was named.
+        failed: runs that crashed or hung.
+        unrepeatable: the calls alone already differ.
     """
 
     without: int = 0
     with_delays: int = 0
     named: Counter[str] = field(default_factory=Counter)
     other: int = 0
+    beside: int = 0
+    failed: int = 0
+    unrepeatable: bool = False
     delays: str = ""
+
+    def is_found(self, fault: Fault) -> bool:
+        """True if the launch was named, none but those that share state, and what ran beside it."""
+        return bool(self.named) and not self.other and (self.beside > 0 or not fault.needs_beside)
 
 
 def inputs(rows: int) -> torch.Tensor:
@@ -117,27 +173,33 @@ def build(folder: Path) -> tuple[Path, UserCode]:
     return package, UserCode(libraries=(operators,))
 
 
-def first_launches(session: ThreadSession, jitter: Jitter | None) -> tuple[bool, list[str]]:
-    """A run from threads: whether a call was wrong, and the kernels of the launches that differ first."""
+def take_into_account(found: Found, fault: Fault, session: ThreadSession, jitter: Jitter | None) -> None:
+    """Makes the calls from threads once."""
     result = session.called(jitter)
+    wrong = is_wrong(result)
+    found.without += wrong and jitter is None
+    found.with_delays += wrong and jitter is not None
     if result.verdict is not None:
-        return True, [launch.kernel for launch in result.verdict.suspects]
-    found = compared(session.alone, result)
-    return is_wrong(result), [call.first.launch.kernel for call in found.wrong if call.first is not None]
+        found.failed += 1
+        pairs = [(guilty, beside(result.run, guilty)) for guilty in result.verdict.suspects]
+    else:
+        firsts = [call.first for call in compared(session.alone, result).wrong if call.first is not None]
+        pairs = [(first.launch, [one.launch for one in first.beside]) for first in firsts]
+    for launch, others in pairs:
+        found.named[launch.kernel] += 1
+        found.other += not launch.kernel.startswith(fault.launches)
+        found.beside += any(one.kernel.startswith(fault.launches) for one in others)
 
 
-def look_for(fault: str, options: ThreadsOptions, runs: int, *, reduces: bool) -> Found:
+def look_for(fault: Fault, options: ThreadsOptions, runs: int, *, reduces: bool) -> Found:
     """Runs one fault without and with delays."""
-    found, expected = Found(), FAULTS.get(fault, ())
+    found = Found()
     with tempfile.TemporaryDirectory() as folder:
         session = ThreadSession(options, Path(folder), None)
-        for jitter in (None,) * runs + tuple(map(Jitter, range(runs))):
-            wrong, kernels = first_launches(session, jitter)
-            found.without += wrong and jitter is None
-            found.with_delays += wrong and jitter is not None
-            found.named.update(kernels)
-            found.other += sum(not kernel.startswith(expected) for kernel in kernels)
-    if reduces and fault in FAULTS:
+        found.unrepeatable = bool(session.unrepeatable())
+        for jitter in () if found.unrepeatable else (None,) * runs + tuple(map(Jitter, range(runs))):
+            take_into_account(found, fault, session, jitter)
+    if reduces and not found.unrepeatable:
         for seed in range(runs):
             delays = call_from_threads(replace(options, jitter=Jitter(seed))).delays
             if delays is not None and not delays.wrong_without:
@@ -149,7 +211,10 @@ def look_for(fault: str, options: ThreadsOptions, runs: int, *, reduces: bool) -
 def rows(found: dict[str, Found], runs: int) -> Iterator[list[str]]:
     for fault, one in found.items():
         named = ", ".join(f"{kernel} {count}" for kernel, count in one.named.most_common(3)) or "-"
-        yield [fault, f"{one.without} of {runs}", f"{one.with_delays} of {runs}", named, str(one.other), one.delays]
+        outcome = "right" if fault in RIGHT else "found" if one.is_found(FAULTS[fault]) else "missed"
+        outcome += ": differs alone" if one.unrepeatable else ""
+        counts = [f"{count} of {runs}" for count in (one.without, one.with_delays)]
+        yield [fault, *counts, str(one.failed), named, str(one.beside), str(one.other), outcome, one.delays]
 
 
 def main() -> int:
@@ -177,12 +242,18 @@ def main() -> int:
                 calls=chosen.calls,
                 user_code=code,
                 environment={"PLANTED": fault},
+                stall=STALL,
             )
-            options = ThreadsOptions(run=recorded_by_default(run), threads=chosen.threads)
-            found[fault] = look_for(fault, options, chosen.runs, reduces=chosen.reduce)
+            kind = FAULTS.get(fault, Fault(()))
+            options = ThreadsOptions(
+                run=recorded_by_default(run), threads=chosen.threads, runners=kind.runners, updates=kind.updates
+            )
+            found[fault] = look_for(kind, options, chosen.runs, reduces=chosen.reduce and fault in FAULTS)
             print(fault, found[fault], file=sys.stderr, flush=True)
-    header = ("planted", "without delays", "with delays", "first launch that differs", "others named", "delays")
-    table(header, list(rows(found, chosen.runs)))
+    header = ("planted", "without delays", "with delays", "crashed or hung", "launch that is named", "beside it")
+    table((*header, "others named", "outcome", "delays"), list(rows(found, chosen.runs)))
+    planted = [fault for fault in found if fault in FAULTS]
+    print(f"{sum(found[fault].is_found(FAULTS[fault]) for fault in planted)} of {len(planted)} found")
     blamed = [fault for fault, one in found.items() if one.other or (fault in RIGHT and one.without + one.with_delays)]
     return 1 if blamed else 0
 

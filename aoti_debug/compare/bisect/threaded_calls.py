@@ -32,6 +32,28 @@ _LOOKED_INTO = 16  # wrong calls of which the first launch that differs is found
 
 
 @dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way of making the calls.
+
+    Attributes:
+        runners: how many calls the loader lets run at once.
+    """
+
+    runners: int
+    updates: WeightUpdates = WeightUpdates.NONE
+    jitter: Jitter | None = None
+
+
+def ways(threads: int) -> tuple[Way, ...]:
+    """Three ways with delays: all threads at once, the same with updates of the weights, and half of them at once."""
+    return (
+        Way(runners=threads, jitter=Jitter(0)),
+        Way(runners=threads, updates=WeightUpdates.EQUAL, jitter=Jitter(1)),
+        Way(runners=(threads + 1) // 2, jitter=Jitter(2)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ThreadsOptions:
     """A package that is called from threads.
 
@@ -40,7 +62,7 @@ class ThreadsOptions:
         threads: from 2.
         runners: how many calls the loader lets run at once; None for as many as threads.
         jitter: of the calls from threads.
-        further: runs with delays, of the seeds 0, 1 and so on, that are made while no call is wrong.
+        further: runs in other ways that are made while no call is wrong.
     """
 
     run: RunOptions
@@ -48,7 +70,7 @@ class ThreadsOptions:
     runners: int | None = None
     updates: WeightUpdates = WeightUpdates.NONE
     jitter: Jitter | None = None
-    further: int = 0
+    further: tuple[Way, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +124,7 @@ class ThreadedCalls:
         unrepeatable: alone, the calls that differ from an earlier one with the same inputs.
         wrong: in the order of calls.
         runs: from threads; all but the last one had no wrong call.
+        way: in which the calls of the last one were made.
         delays: what delays have to do with it; None where there were none, or nothing is wrong.
     """
 
@@ -111,6 +134,7 @@ class ThreadedCalls:
     unrepeatable: tuple[int, ...] = ()
     wrong: tuple[WrongCall, ...] = ()
     runs: int = 1
+    way: Way | None = None
     delays: DelayedLaunches | None = None
 
     @property
@@ -159,13 +183,22 @@ class ThreadSession:
         return tuple(number for number, call in enumerate(calls) if call.state.is_wrong)
 
     def called(self, jitter: Jitter | None = None) -> RunResult:
-        """The calls from threads.
+        """The calls from threads, as the options say but for the delays.
+
+        Raises:
+            ArtifactError, TargetError, RunDirError: as of `runner.run`.
+        """
+        return self.called_as(Way(runners=self._plan.runners, updates=self._plan.updates, jitter=jitter))
+
+    def called_as(self, way: Way) -> RunResult:
+        """The calls from threads in another way.
 
         Raises:
             ArtifactError, TargetError, RunDirError: as of `runner.run`.
         """
         self.runs += 1
-        return runner.run(replace(self._run, threads=replace(self._plan, jitter=jitter)), self._observer)
+        plan = replace(self._plan, runners=way.runners, updates=way.updates, jitter=way.jitter)
+        return runner.run(replace(self._run, threads=plan), self._observer)
 
 
 def is_wrong(result: RunResult) -> bool:
@@ -246,12 +279,12 @@ def call_from_threads(options: ThreadsOptions, observer: Observer | None = None)
         changed = session.unrepeatable()
         if session.record is None or changed or session.alone.run.state is not ExitKind.CLEAN:
             return ThreadedCalls(alone=session.alone, together=None, record=session.record, unrepeatable=changed)
-        together = session.called(options.jitter)
-        for seed in range(options.further):
+        chosen = Way(runners=options.runners or options.threads, updates=options.updates, jitter=options.jitter)
+        for way in (chosen, *options.further):
+            together = session.called_as(way)
             if is_wrong(together):
                 break
-            together = session.called(Jitter(seed))
-        found = replace(compared(session.alone, together), runs=session.runs)
+        found = replace(compared(session.alone, together), runs=session.runs, way=way)
         if options.jitter is None or not is_wrong(together):
             return found
         return replace(found, delays=_delays(session, options.jitter, together))

@@ -8,7 +8,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCalls, WrongCall
-from aoti_debug.compare.diff.first_difference import Beside, DifferenceKind, FirstDifference
+from aoti_debug.compare.diff.first_difference import DifferenceKind, FirstDifference, beside
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord
@@ -71,17 +71,29 @@ def _named(launch: Launch) -> dict[str, Any]:
 
 
 def fault_line(found: ThreadedCalls) -> str:
-    """Says in which thread a run failed; "" if it did not, or that is not known."""
+    """Says in which thread a run failed, and what ran beside; "" if it did not fail, or that is not known."""
     record, verdict = found.record, found.result.verdict
     if record is None or verdict is None:
         return ""
     if found.together is None:
         return "it was called from one thread: the calls alone fail already"
-    guilty = verdict.launch
-    thread = None if guilty is None else record.thread_number(guilty.thread)
-    where = "" if guilty is None or thread is None else f"launch {guilty.id} is of thread {thread}; "
+    text = _suspects(verdict.suspects, record)
+    if verdict.launch is not None:
+        listed = [_of_thread(launch, record) for launch in beside(found.result.run, verdict.launch)]
+        text += f"; {wording.join_truncated(listed, _MAX_BESIDE)} ran beside it" if listed else ""
     ended_well = f"the same {wording.pluralize(len(record.calls), 'call')} alone ended well"
-    return f"{where}the model was called from {wording.pluralize(len(record.threads), 'thread')}; {ended_well}"
+    at_once = f", at most {record.runners} calls at once" if record.runners < len(record.threads) else ""
+    called = f"the model was called from {wording.pluralize(len(record.threads), 'thread')}{at_once}; {ended_well}"
+    return f"{text}; {called}" if text else called
+
+
+def _suspects(launches: Sequence[Launch], record: ThreadsRecord) -> str:
+    """ "launch 0.7 is of thread 0, 3.2 of thread 2"; "" of none, or where a thread is none of the plan."""
+    threads = [record.thread_number(launch.thread) for launch in launches]
+    if not launches or None in threads:
+        return ""
+    words = [f"{launch.id} of thread {thread}" for launch, thread in zip(launches, threads, strict=True)]
+    return f"launch {words[0].replace(' of ', ' is of ', 1)}" + "".join(f", {word}" for word in words[1:])
 
 
 def _updates(record: ThreadsRecord) -> str:
@@ -108,8 +120,8 @@ def _pattern(wrong: Sequence[WrongCall]) -> list[str]:
         f"  first    {kernel} differs first in {count} of {len(known)} wrong calls that were looked into"
         for kernel, count in kernels.most_common(MAX_LISTED)
     ]
-    beside = [{one.launch.kernel for one in first.beside} for first in known]
-    always = sorted(set.intersection(*beside)) if beside else []
+    kernels_beside = [{one.launch.kernel for one in first.beside} for first in known]
+    always = sorted(set.intersection(*kernels_beside)) if kernels_beside else []
     if len(known) > 1 and always:
         lines.append(f"  beside   {wording.join_truncated(always, 2)} of another thread ran at the same time in each")
     return lines
@@ -162,22 +174,21 @@ def _first_lines(first: FirstDifference, record: ThreadsRecord) -> Iterator[str]
             written = f"{first.writer.id} {first.writer.kernel} had written the same as alone"
             yield f"{head}read other values in {names}; {written}"
     yield from (f"  model    {line.place}  {line.text.strip()}" for line in launch.site.provenance.source[:1])
-    sharing = [beside for beside in first.beside if beside.shares]
-    for beside in sharing[:_MAX_BESIDE]:
-        yield f"  beside   {_beside(beside, record)} wrote {beside.shares} to the same memory meanwhile"
+    sharing = [one for one in first.beside if one.shares]
+    for one in sharing[:_MAX_BESIDE]:
+        yield f"  beside   {_of_thread(one.launch, record)} wrote {one.shares} to the same memory meanwhile"
     others = sorted(
-        (beside for beside in first.beside if not beside.shares), key=lambda one: one.launch.site.id != launch.site.id
+        (one for one in first.beside if not one.shares), key=lambda one: one.launch.site.id != launch.site.id
     )
     if others:
-        listed = wording.join_truncated([_beside(beside, record) for beside in others], _MAX_BESIDE)
+        listed = wording.join_truncated([_of_thread(one.launch, record) for one in others], _MAX_BESIDE)
         yield f"  beside   {listed} ran at the same time"
     if not first.beside:
         yield "  beside   no launch of another thread ran at the same time"
 
 
-def _beside(beside: Beside, record: ThreadsRecord) -> str:
-    thread = record.thread_number(beside.launch.thread)
-    return f"{beside.launch.id} {beside.launch.kernel} of thread {thread}"
+def _of_thread(launch: Launch, record: ThreadsRecord) -> str:
+    return f"{launch.id} {launch.kernel} of thread {record.thread_number(launch.thread)}"
 
 
 def _unknown_lines(run: RunDir) -> list[str]:

@@ -124,6 +124,14 @@ def overlapping(launches: Iterable[Launch], thread: int, begin: int, end: int) -
     ]
 
 
+def beside(run: RunDir, launch: Launch) -> list[Launch]:
+    """The launches of other threads that ran while one ran that may not have ended; those that had not ended first."""
+    end = max(one.begin_ns for one in run.launches) if launch.end_ns is None else launch.end_ns
+    return sorted(
+        overlapping(run.launches, launch.thread, launch.begin_ns, end), key=lambda one: one.end_ns is not None
+    )
+
+
 def _changed(read: RecordedTensor) -> bool | None:
     """True if a tensor that a launch only reads was another one after it; None if it writes it, or that is unknown."""
     before = RecordedTensor(read.launch, read.argument, Phase.BEFORE).hash

@@ -228,7 +228,7 @@ def words_of(options: RunOptions) -> tuple[str, ...]:
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words = ["--guards"] if options.guards else []
-    if options.threads is not None:
+    if options.threads is not None and options.threads.threads > 1:
         words += ["--threads", str(options.threads.threads), "--runners", str(options.threads.runners)]
         words += ["--update-weights"] if options.threads.updates is WeightUpdates.EQUAL else []
         words += [] if options.threads.jitter is None else ["--jitter", str(options.threads.jitter.seed)]

@@ -9,6 +9,7 @@ from aoti_debug.compare.bisect.threads_text import fault_line, threads_lines
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, place_of
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.suggested_commands import package
+from aoti_debug.runs.rundir.threads_json import WeightUpdates
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.results.finding_kinds import THREADS
@@ -27,7 +28,7 @@ def _look(investigation: Investigation) -> Suspicion | None:
 
 def finding_of_calls(found: ThreadedCalls) -> Finding:
     """The finding of calls from threads; of kind CLEAN if they are equal, INCOMPLETE if they were not compared."""
-    again = f"aoti-debug run {package(found.result.run)} --threads {_threads(found)}"
+    again = f"aoti-debug run {package(found.result.run)} {_options(found)}"
     if found.result.verdict is not None:
         failed = finding_of(found.result.run, found.result.verdict, argument_sentences(found.result.verdict))
         evidence = (fault_line(found), *failed.evidence)
@@ -54,8 +55,14 @@ def _sentence(line: str) -> str:
     return "" if label == "model" else text.strip() if label in _LABELS else line
 
 
-def _threads(found: ThreadedCalls) -> int:
-    return 0 if found.record is None else len(found.record.threads)
+def _options(found: ThreadedCalls) -> str:
+    """ "--threads 4 --runners 2 --update-weights", the options of the run but for its delays."""
+    threads = 0 if found.record is None else len(found.record.threads)
+    words = [f"--threads {threads}"]
+    if found.way is not None:
+        words += [f"--runners {found.way.runners}"] if found.way.runners != threads else []
+        words += ["--update-weights"] if found.way.updates is WeightUpdates.EQUAL else []
+    return " ".join(words)
 
 
 def _confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:

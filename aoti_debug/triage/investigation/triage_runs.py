@@ -24,6 +24,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     ThreadsOptions,
     call_from_threads,
     recorded_by_default,
+    ways,
 )
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
@@ -43,7 +44,6 @@ NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less lik
 _QUIET = {"AOTI_DEBUG_PRINT": "none"}
 SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
 _CORES = 4  # that it takes to run it twice at the same time
-_RUNS_WITH_DELAYS = 3  # of calls from threads, while none is wrong
 _ALL_TENSORS = "run, level 1, all"
 
 
@@ -299,7 +299,7 @@ class TriageRuns:
         calls = max(self._options.calls, CALLS_OF_A_THREAD * threads)
         run = recorded_by_default(replace(self._options, level=None, calls=calls))
         with self._steps.step(f"run, {wording.pluralize(threads, 'thread')}") as note:
-            found = call_from_threads(ThreadsOptions(run=run, threads=threads, further=_RUNS_WITH_DELAYS))
+            found = call_from_threads(ThreadsOptions(run=run, threads=threads, further=ways(threads)))
             note.text = _outcome(found.result)
             note.timings = found.result.run.info.timings
         for result in (found.alone, found.result):

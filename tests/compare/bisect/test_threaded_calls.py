@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     DelaySearch,
     ThreadedCalls,
     ThreadsOptions,
+    Way,
     call_from_threads,
     recorded_by_default,
 )
@@ -118,10 +120,24 @@ class TestCalls:
         assert found.result.run.state is state
         assert found.result.verdict is not None
         assert {launch.kernel for launch in found.result.verdict.suspects} == {ACT}
-        assert "the model was called from 2 threads; the same 4 calls alone ended well" in fault_line(found)
+        line = fault_line(found)
+        assert line.endswith("the model was called from 2 threads; the same 4 calls alone ended well")
+        if found.result.verdict.launch is None:
+            assert re.match(r"launch \d\.\d is of thread [01], \d\.\d of thread [01]; ", line)
+        else:
+            assert re.match(rf"launch \d\.\d is of thread [01]; \d\.\d {ACT} of thread [01].* ran beside it; ", line)
         assert threads_lines(found) == []
+
+    def test_other_ways_are_tried_until_a_call_is_wrong(self, native_package: Path, tmp_path: Path) -> None:
+        tried = (Way(runners=2, updates=WeightUpdates.EQUAL, jitter=Jitter(1)), Way(runners=2))
+        found = called(native_package, tmp_path, "share", runners=1, further=tried)
+        assert found.wrong
+        assert (found.runs, found.way) == (2, tried[0])
+        assert found.record is not None
+        assert (found.record.runners, found.record.updates) == (2, 2)
 
     def test_a_failure_of_the_calls_alone(self, native_package: Path, tmp_path: Path) -> None:
         found = called(native_package, tmp_path, "check")
         assert found.together is None
         assert fault_line(found) == "it was called from one thread: the calls alone fail already"
+        assert "--threads" not in found.alone.run.info.command

@@ -142,7 +142,9 @@ def _setting_sentences(comparison: Comparison) -> Iterator[str]:
 def _still(error: OutputError, relative: float | None) -> str:
     if relative is None:
         return f"output {error.index} is NaN or infinite otherwise than in eager, too"
-    return f"output {error.index} is {short(relative)} off" if relative else f"output {error.index} equals eager's"
+    if relative == 0:
+        return f"output {error.index} equals eager's"
+    return f"output {error.index} has a relative error of {short(relative)}"
 
 
 def _bad_text(bad: BadOperand, line: ModelLine | None) -> str:

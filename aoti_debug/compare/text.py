@@ -161,10 +161,11 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
         return ["the graph that the kernels were generated from could not be computed in float64"]
     if not alteration.is_proved:
         return ["the graph that the kernels were generated from computes what the program says, in float64"]
-    difference = "not finite alike" if not math.isfinite(alteration.relative) else f"{short(alteration.relative)} off"
+    is_finite = math.isfinite(alteration.relative)
+    difference = f"has a relative error of {short(alteration.relative)}" if is_finite else "is not finite alike"
     sentences = [
         "a graph pass or a decomposition of Inductor changed the program: the graph that the kernels were generated "
-        f"from is {difference} in float64, where rounding does not matter"
+        f"from {difference} in float64, where rounding does not matter"
     ]
     for lost in alteration.lost:
         place = f" at {lost.line.place}" if lost.line is not None else ""
@@ -173,7 +174,7 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
 
 
 def output_text(error: OutputError) -> str:
-    """ "output 0 is 0.13 off, against what the exported program returns in eager"."""
+    """ "output 0 has a relative error of 0.13 against what the exported program returns in eager"."""
     if error.fault:
         return f"output {error.index} {error.fault}"
     example = "" if error.example is None else f": {_returned_text(error.example)}"
@@ -186,8 +187,8 @@ def output_text(error: OutputError) -> str:
         return f"output {error.index}: {count} differ from what the exported program returns in eager{example}"
     if not math.isfinite(error.relative):
         return f"output {error.index} has other zeros than what the exported program returns in eager{example}"
-    off = f"output {error.index} is {short(error.relative)} off, against what the exported program returns in eager"
-    return off + example
+    relative = f"a relative error of {short(error.relative)}"
+    return f"output {error.index} has {relative} against what the exported program returns in eager{example}"
 
 
 def noise_text(error: OutputError) -> str:
@@ -205,7 +206,7 @@ def state_text(state: StateChange) -> str:
     """ "cache does not change in call 0: …"."""
     if state.advance is Advance.OTHER_BEGIN:
         begin = f"{state.name} is not what the program begins with"
-        return begin if state.difference is None else f"{begin}: {_elements_off(state)}"
+        return begin if state.difference is None else f"{begin}: {_difference_text(state)}"
     does = {
         Advance.NOT_AT_ALL: "does not change",
         Advance.UNTOUCHED: "does not change",
@@ -216,16 +217,16 @@ def state_text(state: StateChange) -> str:
     text = f"{state.name} {does} in call {state.call}: {last}; the program overwrites it"
     if state.change is None:
         return text
-    return f"{text}, changes it by up to {short(state.change)}, and {_elements_off(state)}"
+    return f"{text}, changes it by up to {short(state.change)}, and {_difference_text(state)}"
 
 
-def _elements_off(state: StateChange) -> str:
-    """ "it is 0.5 off, 3 elements are NaN or infinite otherwise than there"."""
-    off = f"it is {short(state.difference or 0.0)} off"
+def _difference_text(state: StateChange) -> str:
+    """ "it differs by up to 0.5, 3 elements are NaN or infinite otherwise than there"."""
+    differs = f"it differs by up to {short(state.difference or 0.0)}"
     if not state.misplaced:
-        return off
+        return differs
     are = "is" if state.misplaced == 1 else "are"
-    return f"{off}, {wording.pluralize(state.misplaced, 'element')} {are} NaN or infinite otherwise than there"
+    return f"{differs}, {wording.pluralize(state.misplaced, 'element')} {are} NaN or infinite otherwise than there"
 
 
 def wrong_lines(comparison: Comparison, row: Row) -> list[str]:

@@ -71,9 +71,9 @@ def test_the_wrong_elements_of_an_output() -> None:
 
 def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
     said = lines(compared(tmp_path, Alteration(0.5, lost=(LOST,))))
-    assert "WRONG: output 1 is 0.25 off" in said
+    assert "WRONG: output 1 has a relative error of 0.25" in said
     assert "a graph pass or a decomposition of Inductor changed the program" in said
-    assert "is 0.5 off in float64" in said
+    assert "has a relative error of 0.5 in float64" in said
     assert "it has lost the value of tanh = aten.tanh.default(x) at /home/user/model.py:8" in said
     assert "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass" in said
     known = replace(compared(tmp_path / "known", Alteration(0.5, lost=(LOST,))), program=str(Path.cwd() / "a b.pt2"))
@@ -83,6 +83,6 @@ def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
 def test_without_a_proof_it_is_a_note(tmp_path: Path) -> None:
     said = lines(compared(tmp_path, Alteration(1e-12)))
     assert "WRONG" not in said
-    assert said.startswith("note: output 1 is 0.25 off")
+    assert said.startswith("note: output 1 has a relative error of 0.25")
     assert "computes what the program says, in float64" in said
     assert lines(compared(tmp_path / "unknown", None)).endswith("and no launch that was compared is wrong")

@@ -82,7 +82,11 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     [
         (BuildTrial(name="x"), SetOutcome.YES, SetOutcome.YES),
         (BuildTrial(name="x", failure="it does not compile"), SetOutcome.UNKNOWN, SetOutcome.UNKNOWN),
-        (BuildTrial(name="x", finding=BuildFault.OUTPUT, wrong="output 0 is 1 off"), SetOutcome.NO, SetOutcome.UNKNOWN),
+        (
+            BuildTrial(name="x", finding=BuildFault.OUTPUT, wrong="output 0 has a relative error of 1"),
+            SetOutcome.NO,
+            SetOutcome.UNKNOWN,
+        ),
         (BuildTrial(name="x", finding=BuildFault.END, wrong="it was killed"), SetOutcome.UNKNOWN, SetOutcome.NO),
         (
             BuildTrial(name="x", finding=BuildFault.BUILD, wrong="lowering of a: no"),
@@ -171,7 +175,10 @@ def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
 ) -> None:
     options = SettingsOptions(program=wrong.program, out=tmp_path)
     baseline = BuildTrial(
-        name=BASELINE, finding=BuildFault.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
+        name=BASELINE,
+        finding=BuildFault.OUTPUT,
+        wrong="output 0 has a relative error of 0.1",
+        applied=Applied(("first", "second")),
     )
     interrupted(options, baseline, *trials)
     bisection = bisect_settings(options)

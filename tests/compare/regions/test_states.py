@@ -96,7 +96,7 @@ def test_float64_decides_what_rounding_explains(after: float, eager: float, exac
 def test_elements_that_are_not_finite_are_said() -> None:
     change = state_change("mean", 0, "0.1", BEFORE, torch.tensor([1.5, torch.nan, torch.inf]), BEFORE + 0.5)
     assert change.misplaced == 2
-    assert state_text(change).endswith("it is 0 off, 2 elements are NaN or infinite otherwise than there")
+    assert state_text(change).endswith("it differs by up to 0, 2 elements are NaN or infinite otherwise than there")
 
 
 def test_what_the_program_overwrites_and_the_run_never_does() -> None:

@@ -78,7 +78,7 @@ def test_one_element_is_another_one(tmp_path: Path) -> None:
     wrong[2, 3] += 0.5
     (change,) = changes(found(tmp_path, wrong))
     assert (change.name, change.advance, change.difference) == ("w", Advance.OTHER_BEGIN, 0.5)
-    assert state_text(change) == "w is not what the program begins with: it is 0.5 off"
+    assert state_text(change) == "w is not what the program begins with: it differs by up to 0.5"
 
 
 def test_nan_counts_as_nan(tmp_path: Path) -> None:

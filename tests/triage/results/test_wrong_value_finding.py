@@ -115,7 +115,7 @@ def test_weights_come_before_what_they_make_of_the_graph(run: RunDir) -> None:
     assert not comparison.is_program_altered
     assert not comparison.is_clean
     finding = wrong_value_finding.finding_of(comparison)
-    assert finding.what == "weight is not what the program begins with: it is 0.5 off"
+    assert finding.what == "weight is not what the program begins with: it differs by up to 0.5"
 
 
 def test_what_was_not_compared_with_the_program_is_said(run: RunDir) -> None:

@@ -83,7 +83,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
         (BuildTrial(name="x"), SetOutcome.YES, SetOutcome.YES),
         (BuildTrial(name="x", failure="it does not compile"), SetOutcome.UNKNOWN, SetOutcome.UNKNOWN),
         (
-            BuildTrial(name="x", finding=BuildFault.OUTPUT, wrong="output 0 has a relative error of 1"),
+            BuildTrial(name="x", finding=BuildFault.OUTPUT, wrong="output 0 is wrong"),
             SetOutcome.NO,
             SetOutcome.UNKNOWN,
         ),
@@ -177,7 +177,7 @@ def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
     baseline = BuildTrial(
         name=BASELINE,
         finding=BuildFault.OUTPUT,
-        wrong="output 0 has a relative error of 0.1",
+        wrong="output 0 is wrong",
         applied=Applied(("first", "second")),
     )
     interrupted(options, baseline, *trials)

@@ -22,6 +22,7 @@ UNKNOWN = {  # file, placeholder: why no name is known there
     ("runs/diagnosis/suggested_commands.py", "PACKAGE.pt2"): "neither the run nor its command line names the package",
     ("runs/rundir/run_directory.py", "PACKAGE.pt2"): "the package was not found, or nothing was run",
     ("runs/rundir/run_json.py", "PACKAGE.pt2"): "nothing was run",
+    ("triage/investigation/core_launch.py", "MODEL.pt2"): "the process had the package, and its core does not name it",
     ("triage/results/triage_directory.py", "MODEL.pt2"): "nothing was triaged",
     ("views/profile/device_calls.py", "PROGRAM.pt2"): "the package holds its weights and does not name its program",
     ("views/report/subject.py", "MODEL.pt2"): "nothing was triaged",

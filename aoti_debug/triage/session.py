@@ -35,7 +35,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
-from aoti_debug.triage.checks import faults, guards, nonfinite, races, threads, wrong_value
+from aoti_debug.triage.checks import faults, nonfinite, races, threads, wrong_value
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
@@ -109,8 +109,8 @@ CHECKS: tuple[Check, ...] = (
     faults.HANG_CHECK,
     faults.FAULT_CHECK,
     races.CHECK,
-    guards.OVERRUN_CHECK,
-    guards.UNINITIALISED_CHECK,
+    faults.OVERRUN_CHECK,
+    faults.UNINITIALISED_CHECK,
     nonfinite.CHECK,
     wrong_value.CHECK,
     threads.CHECK,
@@ -256,7 +256,7 @@ def triage(options: TriageOptions, listener: StepListener | None = None, *, comm
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started; no directory is
             left then.
     """
-    return _recorded(options, listener, command, investigate)
+    return recorded(options, listener, command, investigate)
 
 
 def triage_races(
@@ -266,7 +266,7 @@ def triage_races(
 
     Returns and raises as `triage` does.
     """
-    return _recorded(options, listener, command, _read_races)
+    return recorded(options, listener, command, _read_races)
 
 
 def _read_races(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
@@ -284,12 +284,18 @@ def _read_races(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     return Outcome(races.statically(manifest), None)
 
 
-def _recorded(
+def recorded(
     options: TriageOptions,
     listener: StepListener | None,
     command: Sequence[str],
     work: Callable[[TriageOptions, Path, Steps], Outcome],
 ) -> TriageDir:
+    """The directory of a triage, with the outcome of its work.
+
+    Args:
+        listener, command: as of `triage`.
+        work: from the options, the directory, and the steps that it adds to.
+    """
     base_is_new = not options.out.exists()
     folder = triage_directory.create(options.out)
     steps = Steps(listener)

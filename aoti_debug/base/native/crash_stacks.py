@@ -37,6 +37,7 @@ MAPS = "backtrace.maps"
 PYTHON = "python.txt"
 FORMAT = 1
 
+_KERNEL_CODE = 0x80  # SI_KERNEL: the processor gave no address
 _HEX = "(?:0x)?[0-9a-f]{1,16}"
 _THREAD = re.compile(
     rf"thread ([0-9]{{1,10}}) signal ([0-9]{{1,3}}) code (-?[0-9]{{1,10}}) address ({_HEX}) pc ({_HEX}) caller ({_HEX})"
@@ -148,11 +149,20 @@ def preserve(run: Path) -> None:
     """
     backtrace = decode(run)
     if backtrace is not None:
-        data = {"format": FORMAT, **json_data.to_data(backtrace)}
         with contextlib.suppress(OSError):
-            atomic_write.write(run / NAME, json_data.to_text(data) + "\n")
+            write(run, backtrace)
     if untrusted_files.is_file(run, PYTHON) and untrusted_files.size(run, PYTHON) == 0:
         (run / PYTHON).unlink()
+
+
+def write(run: Path, backtrace: Backtrace) -> None:
+    """Replaces backtrace.json atomically.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    data = {"format": FORMAT, **json_data.to_data(backtrace)}
+    atomic_write.write(run / NAME, json_data.to_text(data) + "\n")
 
 
 def decode(run: Path) -> Backtrace | None:
@@ -224,7 +234,8 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
         name = child_process.signal_name(number) if number < signal.SIGRTMIN else ""
         pc, caller = int(match[5], 16), int(match[6], 16)
         unwound = frames.get(thread) or [pc, caller]
-        address = int(match[4], 16) if name in ("SIGSEGV", "SIGBUS") and code > 0 else None
+        has_address = name in ("SIGSEGV", "SIGBUS") and 0 < code < _KERNEL_CODE
+        address = int(match[4], 16) if has_address else None
         # A return address may belong to the next line or function already.
         stacks.append((thread, name, address, (pc, *(a - 1 for a in unwound[1:] if a))))
     return stacks

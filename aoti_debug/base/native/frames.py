@@ -11,8 +11,11 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native.function_names import short_name
 
 MAX_FRAMES = 6  # shown of a stack
-# Folders of generated C++ (aoti_debug/base/machine/cache.py) and of torch's headers, before the name of a file.
-_COMPILED_FOLDER = re.compile(r"/[^\s,]*?/(?:scratch/[^/\s,]+|torch/include(?:/[^/\s,]+)*)/(?=[^/\s,]+\.(?:cpp|h)\b)")
+# Folders of generated C++ (aoti_debug/base/machine/cache.py, torch's own) and of torch's headers, before a file's name.
+_COMPILED_FOLDER = re.compile(
+    r"/[^\s,]*?/(?:scratch/[^/\s,]+|torchinductor_[^/\s,]+/[^/\s,]+|torch/include(?:/[^/\s,]+)*)/"
+    r"(?=[^/\s,]+\.(?:cpp|h)\b)"
+)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from aoti_debug.base.abi import Phase, SaveStatus
@@ -70,7 +70,7 @@ def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
     except RunDirError as error:
         release(run.path)
         return diagnosed, Rescue(failure=str(error))
-    result = Rescue() if verdict is None or recording is None else _save(run, verdict, recording)
+    result = Rescue() if verdict is None or recording is None else save(run, _kept(run, verdict, recording))
     if not result.failure:
         release(run.path)
     return (diagnosed if recording is None else diagnosed.with_rescued_tensors()), result
@@ -81,27 +81,54 @@ def release(path: Path) -> None:
     shared_files.remove(path, shared_files.FLIGHT_RECORDER)
 
 
-def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
-    found = ((kept, run.launches.find(kept.key)) for kept in _select(verdict, recording))
-    selected = [(kept, launch) for kept, launch in found if launch is not None]
+@dataclass(frozen=True)
+class InputBytes:
+    """An input of a launch, out of the memory of a process that has died.
+
+    Attributes:
+        slot: its index in the launch's arguments.
+        data: the bytes from the first element to the end of the last one.
+        reason: why these bytes are not to be had; "" if they are.
+    """
+
+    launch: Launch
+    slot: int
+    layout: Layout
+    data: bytes | memoryview
+    reason: str = ""
+
+
+def save(run: RunDir, tensors: Iterable[InputBytes]) -> Rescue:
+    """Saves inputs of launches as tensors of the run, beside those that were rescued before."""
     index = [record for record in rescued_tensors.read(run.path) if record.path]
     failure = ""
-    for kept, launch in selected:
-        for tensor, layout in _tensors(launch, kept):
-            record = _record(launch, tensor, layout, recording)
-            if record.path:
-                try:
-                    _write(run.path / record.path, launch, tensor, layout, recording)
-                except OSError as error:
-                    failure = f"not every tensor could be rescued: {error.strerror}"
-                    record = record._replace(status=SaveStatus.SKIPPED, path="", hash=(0, 0), reason=failure)
-            index.append(record)
+    for tensor in tensors:
+        record = _record(tensor)
+        if record.path:
+            try:
+                _write(run.path / record.path, tensor)
+            except OSError as error:
+                failure = f"not every tensor could be rescued: {error.strerror}"
+                record = record._replace(status=SaveStatus.SKIPPED, path="", hash=(0, 0), reason=failure)
+        index.append(record)
     try:
         rescued_tensors.write(run.path, index)
     except OSError as error:
         failure = f"the tensors could not be rescued: {error.strerror}"
     saved = [record for record in index if record.path]
     return Rescue(tuple(dict.fromkeys(record.key for record in saved)), len(saved), failure)
+
+
+def _kept(run: RunDir, verdict: Verdict, recording: Recording) -> Iterator[InputBytes]:
+    """What the flight recorder holds of the suspects and of the launches before them."""
+    for kept in _select(verdict, recording):
+        launch = run.launches.find(kept.key)
+        for tensor, layout in () if launch is None else _unsaved(launch, kept.tensors):
+            assert launch is not None
+            reason = flight_recorder.REASONS.get(tensor.status, "")
+            if not reason and tensor.bytes < layout.extent_bytes:
+                reason = "the flight recorder has only a part of its bytes"
+            yield InputBytes(launch, tensor.slot, layout, recording.bytes_of(tensor), reason)
 
 
 def _select(verdict: Verdict, recording: Recording) -> list[KeptLaunch]:
@@ -115,9 +142,9 @@ def _select(verdict: Verdict, recording: Recording) -> list[KeptLaunch]:
     return [selected[generation] for generation in sorted(selected)]
 
 
-def _tensors(launch: Launch, kept: KeptLaunch) -> Iterator[tuple[KeptTensor, Layout]]:
+def _unsaved(launch: Launch, tensors: Iterable[KeptTensor]) -> Iterator[tuple[KeptTensor, Layout]]:
     """The tensors of a launch that the run did not save itself, with their layouts from the journal."""
-    for tensor in kept.tensors:
+    for tensor in tensors:
         argument = launch.args[tensor.slot] if tensor.slot < len(launch.args) else None
         if argument is None or not isinstance(argument.before, Tensor):
             continue
@@ -126,15 +153,13 @@ def _tensors(launch: Launch, kept: KeptLaunch) -> Iterator[tuple[KeptTensor, Lay
             yield tensor, argument.before.layout
 
 
-def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> TensorFile:
+def _record(tensor: InputBytes) -> TensorFile:
+    launch, layout, reason = tensor.launch, tensor.layout, tensor.reason
     argument = launch.args[tensor.slot]
-    reason = flight_recorder.REASONS.get(tensor.status, "")
     if not reason and not tensor_file_format.is_storable(layout.dtype):
         reason = flight_recorder.REASONS[FlightStatus.UNREADABLE]
-    if not reason and tensor.bytes < layout.extent_bytes:
-        reason = "the flight recorder has only a part of its bytes"
     path = tensor_file_format.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
-    hashes = (0, 0) if reason else tensor_file_format.content_hashes(_elements(tensor, layout, recording))
+    hashes = (0, 0) if reason else tensor_file_format.content_hashes(_elements(tensor))
     return TensorFile(
         time_ns=launch.begin_ns,
         thread=launch.thread,
@@ -149,9 +174,9 @@ def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recor
     )
 
 
-def _elements(tensor: KeptTensor, layout: Layout, recording: Recording) -> memoryview:
+def _elements(tensor: InputBytes) -> memoryview:
     """The bytes of the logical tensor, row-major."""
-    data = recording.bytes_of(tensor)
+    data, layout = memoryview(tensor.data), tensor.layout
     if layout.contiguous:
         return data[: layout.bytes]
     import numpy as np
@@ -163,7 +188,7 @@ def _elements(tensor: KeptTensor, layout: Layout, recording: Recording) -> memor
     return memoryview(np.ascontiguousarray(strided).tobytes())
 
 
-def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> None:
+def _write(path: Path, tensor: InputBytes) -> None:
     """Writes a tensor file atomically.
 
     Raises:
@@ -171,5 +196,5 @@ def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recor
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write.replace_file(path) as temporary, temporary.open("wb") as file:
-        file.write(tensor_file_format.header(launch.args[tensor.slot].name, layout))
-        file.write(_elements(tensor, layout, recording))
+        file.write(tensor_file_format.header(tensor.launch.args[tensor.slot].name, tensor.layout))
+        file.write(_elements(tensor))

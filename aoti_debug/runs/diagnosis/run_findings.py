@@ -180,16 +180,25 @@ def headline(run: RunDir, what: str, proof: Proof, suspects: Sequence[Launch], w
     if launch is not None and (assertion := _ASSERTION.search(first)) is not None:
         return _index_sentence(run, launch, assertion[0], int(assertion[1]))
     if (signal := _SIGNAL.match(first)) is not None and signal[1] in _CRASHES:
-        return f"{_CRASHES[signal[1]]}{place}{f': {signal[2]}' if signal[2] else ''}"
+        return f"{crash_text(signal[1], place)}{f': {signal[2]}' if signal[2] else ''}"
     if (error := _CUDA.match(first)) is not None and int(error[1]) in _DEVICE_ERRORS:
         return f"{_DEVICE_ERRORS[int(error[1])]}{place}"
     if launch is not None and (ended := _NO_END.match(first)) is not None:
         return f"{_name(launch)} did not end: {ended[1]}"
     if signal is not None:
-        return f"the process was ended by {signal[1]}{place}"
+        return crash_text(signal[1], place)
     if launch is not None and _CODE.fullmatch(first):
         return f"{_name(launch)} failed with {first}"
     return first
+
+
+def crash_text(signal: str, place: str) -> str:
+    """ "invalid memory access in cpp_fused_relu_0": what a signal means.
+
+    Args:
+        place: " in cpp_fused_relu_0"; "" if it is not known.
+    """
+    return f"{_CRASHES.get(signal, f'the process was ended by {signal}')}{place}"
 
 
 def _place(proof: Proof, suspects: Sequence[Launch], why: str) -> str:

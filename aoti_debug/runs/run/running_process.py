@@ -25,7 +25,7 @@ PAGE = Struct(
     "run_directory:1024s library:976s settings:2032s",
 )
 STRUCTS = (PAGE,)
-_NAME = "/memfd:aoti-debug-control"
+PAGE_FILE = "/memfd:aoti-debug-control"
 _LONGEST = 2031  # bytes of settings
 
 
@@ -98,20 +98,7 @@ class ControlPage:
 
     def read(self) -> PackageState:
         """The state now."""
-        fields = dict(zip((name for name, _ in PAGE.fields), PAGE.codec.unpack_from(self._memory), strict=True))
-        directory = _text(fields["run_directory"])
-        return PackageState(
-            requested=fields["requested"],
-            accepted=fields["accepted"],
-            delay=ControlDelay(fields["delay"]),
-            level=fields["level"],
-            last_site=fields["last_site"],
-            calls=fields["calls"],
-            launches=fields["launches"],
-            runs=fields["runs"],
-            run_directory=Path(directory) if directory else None,
-            library=Path(_text(fields["library"])),
-        )
+        return _state(self._memory)
 
     def request(self, settings: Mapping[str, str]) -> None:
         """Asks for settings: a later call of the model begins a run with them.
@@ -136,6 +123,30 @@ class ControlPage:
         before = "".join(form for field, form in PAGE.fields[: [field for field, _ in PAGE.fields].index(name)])
         offset = struct.calcsize(f"<{before}")
         self._memory[offset : offset + len(value)] = value
+
+
+def state_in(page: bytes) -> PackageState | None:
+    """The state that the content of a control page says; None if it is none of this version."""
+    if len(page) < PAGE.size or struct.unpack_from("<8sI", page) != (MAGIC, VERSION):
+        return None
+    return _state(page)
+
+
+def _state(page: bytes | mmap.mmap) -> PackageState:
+    fields = dict(zip((name for name, _ in PAGE.fields), PAGE.codec.unpack_from(page), strict=True))
+    directory = _text(fields["run_directory"])
+    return PackageState(
+        requested=fields["requested"],
+        accepted=fields["accepted"],
+        delay=ControlDelay(fields["delay"]),
+        level=fields["level"],
+        last_site=fields["last_site"],
+        calls=fields["calls"],
+        launches=fields["launches"],
+        runs=fields["runs"],
+        run_directory=Path(directory) if directory else None,
+        library=Path(_text(fields["library"])),
+    )
 
 
 def _text(field: bytes) -> str:
@@ -170,7 +181,7 @@ def _open_pages(pid: int) -> list[ControlPage]:
     pages = []
     for file in files:
         try:
-            if os.readlink(file).startswith(_NAME):
+            if os.readlink(file).startswith(PAGE_FILE):
                 pages.append(ControlPage(file))
         except FileNotFoundError:  # closed meanwhile
             continue

@@ -19,9 +19,9 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.checks import faults, wrong_value
 from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.confirm_by_repro import proof
 from aoti_debug.triage.investigation.graph_trace import with_graph, with_origin
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
-from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text

@@ -26,8 +26,8 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.confirm_by_repro import proof
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
-from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.investigation.triage_runs import SMALL, fits_beside
 from aoti_debug.triage.results import wrong_value_finding
 

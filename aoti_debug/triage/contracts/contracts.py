@@ -18,7 +18,7 @@ from aoti_debug.package.recording.values import Layout, Number, Tensor, extent_e
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name, kind_of_input, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.timeline import Argument, Launch
-from aoti_debug.triage.contracts import aliases, layouts
+from aoti_debug.triage.contracts import layouts
 from aoti_debug.triage.contracts.layouts import Devices, Promised, describe, other_sizes
 from aoti_debug.triage.contracts.specialisation import Specialisations
 from aoti_debug.triage.results.finding_kinds import CONTRACT
@@ -200,7 +200,7 @@ def _is_address(launch: Launch, argument: Argument) -> bool:
 
 def check(flow: Dataflow) -> tuple[Finding, ...]:
     """The broken contracts of a run, one finding for each cause, in order; shared memory last."""
-    return (*_ContractCheck(flow).findings(), *aliases.check(flow.run)) if flow.run.launches else ()
+    return (*_ContractCheck(flow).findings(), *layouts.check_aliases(flow.run)) if flow.run.launches else ()
 
 
 def input_finding(error: InputMismatch) -> Finding:

@@ -9,7 +9,7 @@ from aoti_debug.package.manifest import Arg, Form, Kind, Role, Site
 from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.triage.contracts import aliases
+from aoti_debug.triage.contracts import layouts
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 FIRST, SECOND = tensor(16, data_ptr=0x1000), tensor(16, data_ptr=0x1020)  # 64 bytes each; they share 32 bytes
@@ -50,7 +50,7 @@ def check(
             returned = {slot: results[a.name] for slot, a in enumerate(site_.args) if a.name in results}
             made = {slot: value for slot, value in returned.items() if not isinstance(values[slot], Tensor)}
             journal.launch_end(number, dict(made), call=call)
-    return aliases.check(open_run(run_directory(base, manifest, journal)))
+    return layouts.check_aliases(open_run(run_directory(base, manifest, journal)))
 
 
 def test_inputs_that_share_memory_and_are_written(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_inputs_of_different_calls_may_share_memory(tmp_path: Path) -> None:
     journal = JournalWriter()
     journal.launch(0, 0, FIRST, call=0)
     journal.launch(0, 1, SECOND, call=1)
-    assert aliases.check(open_run(run_directory(tmp_path, manifest, journal))) == ()
+    assert layouts.check_aliases(open_run(run_directory(tmp_path, manifest, journal))) == ()
 
 
 VIEW = tensor(8, data_ptr=0x1000)  # of the first argument

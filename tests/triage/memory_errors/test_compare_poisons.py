@@ -11,7 +11,7 @@ import torch
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorStats
-from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
+from aoti_debug.triage.memory_errors.uninitialised import PoisonComparison, PoisonDifference, compare
 from tests.saved_tensors import described, stored
 
 POISONS = [(0xFF, 0x3B), (0x3B, 0xFF)]

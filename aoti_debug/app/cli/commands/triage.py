@@ -23,6 +23,7 @@ from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations, since_process_start
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.base.native import core_file
 from aoti_debug.instrument.builder.options import TIMEOUT
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
@@ -34,6 +35,7 @@ from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.finding_kinds import Infinities
 from aoti_debug.triage.results.ranks_finding import ranks_finding
 from aoti_debug.triage.session import triage, triage_races
@@ -42,16 +44,23 @@ from aoti_debug.views.report.page import prepare
 
 _REPORT = "report"  # the step that follows the triage
 _OF_RANKS = ("model", "verbose", "opens", "as_json")
+_OF_CORES = ("model", "package", "exported", "name", "user_code", "out", "timings", "verbose", "opens", "as_json")
 _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs", "build_timeout")
 
 
 @click.command("triage", cls=script_arguments.MayRunScript)
-@click.argument("model", metavar="MODEL.pt2|SCRIPT.py [ARGS]...|RANKS", type=options.FilePath())
+@click.argument("model", metavar="MODEL.pt2|SCRIPT.py [ARGS]...|CORE|RANKS", type=options.FilePath())
 @script_arguments.module
 @script_arguments.torch_compile
 @options.inputs("the example inputs of the program")
 @options.random_inputs()
 @options.exported
+@click.option(
+    "--package",
+    metavar="FILE",
+    type=options.FilePath(),
+    help="Of a core file: the package that the process had loaded.",
+)
 @options.model_name
 @options.calls
 @options.guards
@@ -109,6 +118,7 @@ def command(
     inputs: Path | None,
     random_inputs: int | None,
     exported: Path | None,
+    package: Path | None,
     name: str,
     calls: int,
     guards: bool,
@@ -137,6 +147,9 @@ def command(
     SCRIPT.py is run first, as by `aoti-debug exec`, with its arguments; -m MODULE runs a module. The call of a package
     that failed in it is looked into: the one with a fault, or with results that are not finite, or else the last one of
     the first package.
+
+    A core file of a process that had loaded a package is read with gdb: the launch that it ended in, by its stacks,
+    the records of its run and the memory in the core. --package names the package.
 
     RANKS is the directory of a run of several ranks (torchrun), or its name. Nothing is run then: the verdict is the
     rank that failed first with its launch, and the ranks that wait for it.
@@ -176,13 +189,20 @@ def command(
         build_timeout=build_timeout,
     )
     words = ("aoti-debug", *sys.argv[1:])
+    is_core = script is None and core_file.is_core(model)
+    if is_core:
+        _check_core(context, model)
+    elif package is not None:
+        raise UsageError("--package is for a core file", hint="aoti-debug triage CORE --package MODEL.pt2")
     if script is not None:
         _check_script(context, script)
         script = replace(script, stdout=sys.stderr.fileno() if as_json else None)
-    else:
+    elif not is_core:
         threading.Thread(target=_prepare, args=(model,), daemon=True).start()  # while torch is imported
     with StepLines(last) as progress:
-        if script is not None:
+        if is_core:
+            finished = triage_core(chosen, package, progress, command=words)
+        elif script is not None:
             finished = triage_script(script, chosen, PassedThrough(), progress, command=words)
         else:
             finished = (triage_races if races else triage)(chosen, progress, command=words)
@@ -217,6 +237,13 @@ def _check_script(context: click.Context, script: UserScript) -> None:
             raise UsageError(
                 f"{option} is for a MODEL.pt2: a script makes its own models and inputs", hint=f"leave out {option}"
             )
+
+
+def _check_core(context: click.Context, core: Path) -> None:
+    """Raises UsageError if an option was given that is of no use with a core file."""
+    for name, option in options.given(context).items():
+        if name not in _OF_CORES:
+            raise UsageError(f"{option} needs a model; {core} is a core file", hint=f"leave out {option}")
 
 
 def _prepare(model: Path) -> None:

@@ -1,0 +1,122 @@
+"""The triage of core files of real processes: instrumented packages that record, that do not, and plain ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.post_mortem import triage_core
+from aoti_debug.triage.results.triage_directory import TriageDir
+from tests import core_files, faulty_ops
+from tests.core_files import SmallCore
+
+WHY_NONE = core_files.why_none()
+needs_cores = pytest.mark.skipif(bool(WHY_NONE), reason=WHY_NONE or "core files can be made")
+HOST = """
+import sys, torch
+import tests.faulty_ops
+torch._inductor.aoti_load_package(sys.argv[1])(torch.linspace(-1, 1, 8).reshape(2, 4))
+"""
+GDB = ("gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no")
+
+
+def core_of(package: Path, folder: Path, action: str, level: str) -> Path:
+    """The core of a Python process that calls a package whose operator ends it."""
+    variables = {"FAULTY_OPS": action, "AOTI_DEBUG_LEVEL": level, "AOTI_DEBUG_PRINT": "none"}
+    return core_files.core_of([sys.executable, "-c", HOST, str(package)], folder, variables)
+
+
+def triaged(core: Path, package: Path | None, folder: Path) -> TriageDir:
+    return triage_core(TriageOptions(core, out=folder / "triages"), package)
+
+
+def words(finding: Finding) -> str:
+    return "\n".join((finding.what, *finding.evidence, *finding.possible, *finding.warnings))
+
+
+@needs_cores
+def test_a_run_and_the_memory_of_its_process_make_a_repro(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = core_of(faulty_package, tmp_path, "segv", "3")
+    monkeypatch.setenv("FAULTY_OPS", "segv")  # for the replay
+    done = triaged(core, None, tmp_path)
+    finding = done.finding
+    assert finding.kind == FAULT
+    assert finding.what == "invalid memory access in faulty::act.default"
+    assert finding.where is not None
+    assert finding.where.launch == "0.2"
+    assert finding.where.frame is not None
+    assert "torch.ops.faulty.act" in finding.where.frame.text
+    assert "the frame of run_impl is at" in words(finding)
+    assert "run_impl at wrapper.cpp" in "\n".join(finding.stack)
+    assert done.repro is not None
+    tensors = sorted((done.repro / "tensors").rglob("*")) if (done.repro / "tensors").exists() else []
+    assert any("before" in str(path) for path in (*tensors, *done.runs[0].rglob("*.safetensors")))
+    model = faulty_ops.Model().eval()
+    read = torch.relu(model.linear(torch.linspace(-1, 1, 8).reshape(2, 4))).detach()
+    rescued = json.loads((done.runs[0] / "rescued.json").read_text())["tensors"]
+    (bytes_,) = {tensor["bytes"] for tensor in rescued if not tensor["reason"]}
+    assert bytes_ == read.numel() * 4
+    assert finding.confirmed_by
+
+
+@needs_cores
+def test_an_abort_without_records_is_named_by_its_stack(faulty_package: Path, tmp_path: Path) -> None:
+    core = core_of(faulty_package, tmp_path, "abort", "0")
+    finding = triaged(core, faulty_package, tmp_path).finding
+    assert finding.kind == FAULT
+    assert finding.what == "the process was aborted in faulty::act.default"
+    assert finding.where is not None
+    assert finding.where.frame is not None
+    assert "torch.ops.faulty.act" in finding.where.frame.text
+    assert "the package recorded nothing (level 0)" in words(finding)
+    assert finding.next
+    assert finding.next[0].startswith("AOTI_DEBUG_LEVEL=3 ")
+
+
+@needs_cores
+def test_a_core_belongs_to_one_package(faulty_package: Path, native_package: Path, tmp_path: Path) -> None:
+    core = core_of(faulty_package, tmp_path, "segv", "0")
+    with pytest.raises(UsageError, match="is not the package of") as raised:
+        triaged(core, native_package, tmp_path)
+    assert raised.value.hint
+    with pytest.raises(UsageError, match=r"the package of .* is not known: the process had loaded .*wrapper\.so"):
+        triaged(core, None, tmp_path)
+    assert not (tmp_path / "triages").exists()
+
+
+def test_a_core_of_something_else_names_no_package(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="shows no package that the process had loaded") as raised:
+        triaged(SmallCore().write(tmp_path / "core"), None, tmp_path)
+    assert raised.value.hint == "--package MODEL.pt2 names the package, if it had one"
+
+
+def _is_attachable(command: Sequence[str]) -> bool:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "exited normally" in done.stdout
+
+
+@needs_cores
+def test_a_core_that_was_written_while_the_process_ran(faulty_package: Path, tmp_path: Path) -> None:
+    if not _is_attachable([*GDB, "-ex", "run", "/bin/true"]):
+        pytest.skip("gdb may not trace a process here")
+    (tmp_path / "host.py").write_text(HOST)
+    commands = ["set breakpoint pending on", "break clock_nanosleep if $_thread == 1", "run", "generate-core-file core"]
+    line = [*GDB, *(word for command in commands for word in ("-ex", command)), "--args", sys.executable, "host.py"]
+    variables = {"FAULTY_OPS": "hang", "AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_PRINT": "none"}
+    core_files.traced([*line, str(faulty_package)], tmp_path, variables)
+    finding = triaged(tmp_path / "core", None, tmp_path).finding
+    assert finding.kind == HANG
+    assert "may hang" in finding.what
+    assert finding.where is not None
+    assert finding.where.launch == "0.2"

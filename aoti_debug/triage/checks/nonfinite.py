@@ -28,7 +28,7 @@ from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
 
 FOLDER = "origin"  # of the files that take the place of a run's own
 _MAX_OUTPUTS = 2
-_PROGRAM = "the operators that the program was lowered to make it"
+_PROGRAM = "the operators of the lowered program compute it as well"
 _SAME = "those operators compute the same from the same inputs"
 
 

@@ -76,7 +76,7 @@ def _sentence(found: WhatIf, right: str) -> str:
         case Recovery.RECOVERED:
             return f"{what} are right: relative error {before} before, {after} after"
         case Recovery.RIGHT_BEFORE:
-            return f"before that, the outputs are within rounding what the graph of the kernels gives in eager: {right}"
+            return f"the outputs equal, but for rounding, what the graph of the kernels gives in eager: {right}"
         case Recovery.BROKEN:
             return f"{what} become wrong: relative error {before} before, {after} after"
         case _:

@@ -186,13 +186,17 @@ class TextTable:
     dropped: tuple[str, ...]
     shortened: bool
 
-    def lines_and_hidden(self, width: int) -> list[str]:
-        """The lines, and a sentence of at most `width` columns a line on what is not shown."""
+    def lines_and_hidden(self, width: int, option: str = "--wide") -> list[str]:
+        """The lines, and a sentence of at most `width` columns a line on what is not shown.
+
+        Args:
+            option: shows it.
+        """
         hidden = ["names are shortened"] if self.shortened else []
         if self.dropped:
             *others, last = self.dropped
             hidden.append(f"{', '.join(others)} and {last} are left out" if others else f"{last} is left out")
-        return [*self.lines, *(wrapped(f"{', '.join(hidden)}; --wide shows everything", width) if hidden else ())]
+        return [*self.lines, *(wrapped(f"{', '.join(hidden)}; {option} shows everything", width) if hidden else ())]
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], width: int) -> TextTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aoti_debug.base import terminal_cells, wording
@@ -166,7 +166,11 @@ def outcome_lines(comparison: Comparison, width: int) -> list[str]:
     return terminal_cells.fitted(f"{kind.heading} {compared_text(comparison)}", width)
 
 
-def report_lines(comparison: Comparison, width: int) -> list[str]:
-    """The table, the coverage, and what the comparison comes to."""
+def report_lines(comparison: Comparison, width: int, table: Sequence[str] = ()) -> list[str]:
+    """The table, the coverage, and what the comparison comes to.
+
+    Args:
+        table: takes the place of that of the launches.
+    """
     outcome = outcome_lines(comparison, width)
-    return [*comparison_lines(comparison, width), *(["", *outcome] if outcome else [])]
+    return [*comparison_lines(comparison, width, table), *(["", *outcome] if outcome else [])]

@@ -48,8 +48,20 @@ SOURCES_LEGEND = (
 )
 
 
-def comparison_lines(comparison: Comparison, width: int) -> list[str]:
-    """The table, the coverage, and the first wrong launch."""
+def comparison_lines(comparison: Comparison, width: int, table: Sequence[str] = ()) -> list[str]:
+    """The table, the coverage, and the first wrong launch.
+
+    Args:
+        table: takes the place of that of the launches.
+    """
+    lines = [*(table or _launch_lines(comparison, width)), *coverage_lines(comparison, width)]
+    lines += state_lines(comparison)
+    lines += output_lines(comparison, width)
+    wrong = comparison.first_wrong
+    return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
+
+
+def _launch_lines(comparison: Comparison, width: int) -> list[str]:
     shown = [row for row in comparison.rows if row.reason != SILENT]
     against_sources = any(row.verdict in AGAINST_SOURCES for row in comparison.rows)
     has_metric = any(o.metric is not None for row in comparison.rows for o in row.outputs)
@@ -68,12 +80,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     ]
     legend = SOURCES_LEGEND if against_sources else LEGEND
     table = terminal_cells.table(columns, rows, width)
-    lines = [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(legend, width)]
-    lines += coverage_lines(comparison, width)
-    lines += state_lines(comparison)
-    lines += output_lines(comparison, width)
-    wrong = comparison.first_wrong
-    return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
+    return [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(legend, width)]
 
 
 def not_independent(comparison: Comparison) -> tuple[str, ...]:

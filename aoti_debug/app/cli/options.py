@@ -21,6 +21,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
+from aoti_debug.compare.modules import PartedBy
 from aoti_debug.package.recording import levels
 
 if TYPE_CHECKING:
@@ -164,6 +165,12 @@ model_name = click.option(
     "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
 )
 guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
+
+
+def by(text: str, default: PartedBy) -> Callable[[_Command], _Command]:
+    """--by: modules or launches; the text is its help."""
+    choices = click.Choice([choice.value for choice in PartedBy])
+    return click.option("--by", type=choices, default=default.value, show_default=True, help=text)
 
 
 def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:

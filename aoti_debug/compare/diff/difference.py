@@ -10,6 +10,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.diff.pairs import LaunchPair, PairedBy, PairRelation, TensorPair
+from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
 from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -240,6 +241,52 @@ class RunSetting:
     name: str
     a: str
     b: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleDifference:
+    """The differences of a module.
+
+    Attributes:
+        part: the module in the second run, with its launches that have counterparts.
+        items: those of its launches that wrote other results.
+        errors: the largest relative errors of the two sides in what differs, against the program in float64, from what
+            each side itself had read; None where they are not known.
+    """
+
+    part: ModelPart
+    items: tuple[LaunchDifference, ...]
+    errors: tuple[float | None, float | None]
+
+    @property
+    def worst(self) -> tuple[LaunchDifference, TensorDifference] | None:
+        """The tensor with the largest relative difference, and its launch; None without any that is known."""
+        found = [(item, tensor) for item in self.items for tensor in item.tensors if _relative(tensor) is not None]
+        return max(found, key=lambda pair: _relative(pair[1]) or 0.0, default=None)
+
+
+def _relative(tensor: TensorDifference) -> float | None:
+    return None if tensor.elements is None else tensor.elements.max_relative
+
+
+def modules_of(diff: Diff, depth: int | None = None) -> tuple[ModuleDifference, ...]:
+    """The differences of the modules, in the order of the second run.
+
+    Args:
+        depth: the number of names in the path of a module; None for as many as there are.
+    """
+    items = {item.launch: item for item in diff.launches}
+    parts = parts_of((pair.launch for pair in diff.pairs), PartedBy.MODULE, depth)
+    return tuple(_module(part, tuple(items[of] for of in part.launches if of in items)) for part in parts)
+
+
+def _module(part: ModelPart, items: tuple[LaunchDifference, ...]) -> ModuleDifference:
+    known = [tensor.errors for item in items for tensor in item.tensors]
+    first, second = (
+        max((error.relative for error in side if error is not None), default=None)
+        for side in ([errors[0] for errors in known], [errors[1] for errors in known])
+    )
+    return ModuleDifference(part=part, items=items, errors=(first, second))
 
 
 def differing_settings(a: RunDir, b: RunDir) -> tuple[RunSetting, ...]:

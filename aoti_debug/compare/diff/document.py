@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aoti_debug.compare.diff.difference import Diff, DiffExplanation, LaunchDifference, TensorDifference
+from aoti_debug.compare.diff.difference import (
+    Diff,
+    DiffExplanation,
+    LaunchDifference,
+    ModuleDifference,
+    TensorDifference,
+)
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
@@ -51,6 +57,22 @@ def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any
         "notes": list(diff.notes),
         "excesses": None if excesses is None else list(excesses),
     }
+
+
+def modules_document(modules: Sequence[ModuleDifference]) -> list[dict[str, Any]]:
+    """The member `modules` of that object."""
+    return [
+        {
+            "name": module.part.name,
+            "launches": [launch.id for launch in module.part.launches],
+            "different": [item.launch.id for item in module.items],
+            "errors": dict(zip("ab", map(_number, module.errors), strict=True)),
+            "largest": None
+            if module.worst is None
+            else {"launch": module.worst[0].launch.id, "name": module.worst[1].name, **_tensor(module.worst[1])},
+        }
+        for module in modules
+    ]
 
 
 def repeat_document(repeated: RepeatedCalls) -> dict[str, Any]:

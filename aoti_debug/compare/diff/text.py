@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.compare.diff.difference import (
     Diff,
     DiffCause,
     DiffExplanation,
     InputDifference,
     LaunchDifference,
+    ModuleDifference,
     TensorDifference,
 )
 from aoti_debug.compare.diff.element_difference import ElementDifference
@@ -46,22 +48,67 @@ CAUSES = {
 }
 
 
-def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int = MAX_LISTED) -> list[str]:
+def diff_lines(
+    diff: Diff, excesses: Sequence[str] | None = None, *, most: int = MAX_LISTED, table: Sequence[str] = ()
+) -> list[str]:
     """The two runs, what they do not have in common, and the launches that part.
 
     Args:
         excesses: what exceeds the budget; None without a budget.
         most: how many items each list has.
+        table: takes the place of the launches.
     """
     lines = [f"a  {_run(diff.a)}", f"b  {_run(diff.b)}", ""]
     lines += _settings(diff, most)
     lines += [summary(diff), ""]
     lines += _inputs(diff, most)
-    lines += _launches(diff, most)
+    lines += table or _launches(diff, most)
     lines += alone_lines(diff)
     lines += [f"note: {note}" for note in note_lines(diff)]
     lines += _excesses(excesses, most) if excesses is not None else [verdict(diff)]
     return lines
+
+
+_MODULES = (
+    Column("module", min_width=12, share=2),
+    Column("launches", align_right=True),
+    Column("differ", align_right=True),
+    Column("rtol", align_right=True),
+    Column("a from float64", align_right=True),
+    Column("b from float64", align_right=True),
+    Column("nearer"),
+    Column("largest difference", min_width=14, share=1, dropped_below=100),
+)
+_MODULES_LEGEND = (
+    "differ: launches that wrote other bytes; rtol: the largest relative difference of an element; from float64: the "
+    "largest relative error of what differs, root mean square, from what each side itself had read"
+)
+
+
+def module_lines(modules: Sequence[ModuleDifference], width: int) -> list[str]:
+    """The table of the modules."""
+    table = terminal_cells.table(_MODULES, [_module_cells(module) for module in modules], width)
+    return [*table.lines_and_hidden(width, "--all"), "", *terminal_cells.wrapped(_MODULES_LEGEND, width), ""]
+
+
+def _module_cells(module: ModuleDifference) -> list[str | Cell]:
+    worst, (first, second) = module.worst, module.errors
+    tensor = None if worst is None else worst[1]
+    elements, layout = (None, None) if tensor is None else (tensor.elements, tensor.pair.b.argument.layout)
+    largest = "" if worst is None or elements is None else f"{elements.max_relative:.3g}"
+    place = ""
+    if worst is not None and elements is not None and layout is not None:
+        place = f"{worst[0].launch.id} {worst[1].name}: {element_text(elements, layout.shape)}"
+    nearer = "" if first is None or second is None or first == second else "a" if first < second else "b"
+    return [
+        module.part.name,
+        str(len(module.part.launches)),
+        str(len(module.items)),
+        largest,
+        *("" if error is None else f"{error:.3g}" for error in (first, second)),
+        nearer,
+        Sentence(place),
+    ]
 
 
 def repeat_lines(compared: RepeatedCalls, *, most: int = MAX_LISTED) -> list[str]:

@@ -7,9 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from aoti_debug.base.terminal_cells import UNLIMITED
+from aoti_debug.base import terminal_cells
+from aoti_debug.base.terminal_cells import UNLIMITED, Column
+from aoti_debug.compare.by_module import COLUMNS, LEGEND, module_cells, modules_of
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.modules import WHOLE
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
 from aoti_debug.package.recording.values import unravel
@@ -17,6 +20,7 @@ from aoti_debug.views.report.compact_launches import Table
 from aoti_debug.views.report.redaction import Redaction
 
 _SAME_CODE = "not independent: the launch runs the same code as the program in eager; only float64 differs"
+_LONGEST = 60  # characters of the path of a module
 VERDICTS = tuple(verdict.value for verdict in LaunchVerdict)
 
 
@@ -57,10 +61,32 @@ class ComparedLaunches:
             "spreads": {row.launch.id: found for row in rows if (found := _spreads(row))},
             "is_measured": any(row.outputs for row in rows),
             "summary": list(self._redaction.redact_all(sentences)),
+            "modules": self._modules(),
+        }
+
+    def _modules(self) -> dict[str, Any] | None:
+        """The table of modules, as the templates write it; None where no module is known, or nothing was measured."""
+        modules = modules_of(self._comparison)
+        if not any(row.outputs for row in self._rows.values()) or {m.part.name for m in modules} <= {WHOLE}:
+            return None
+        texts = [[self._redaction.redact(str(cell)) for cell in module_cells(module)] for module in modules]
+        return {
+            "columns": [asdict(column) for column in COLUMNS],
+            "rows": [[_cell(text, column) for text, column in zip(row, COLUMNS, strict=True)] for row in texts],
+            "legend": LEGEND,
         }
 
     def _sentence(self, text: str) -> int | None:
         return self._reasons.index(text, lambda: self._redaction.redact(text)) if text else None
+
+
+def _cell(text: str, column: Column) -> dict[str, Any]:
+    is_name = column is COLUMNS[0]
+    return {
+        "text": text,
+        "shown": terminal_cells.shorten_middle(text, _LONGEST) if is_name else text,
+        "is_name": is_name,
+    }
 
 
 def _numbers(row: Row, worst: Measurement) -> list[float | None]:

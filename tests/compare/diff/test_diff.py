@@ -11,9 +11,11 @@ from click.testing import CliRunner, Result
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
+from aoti_debug.compare.modules import WHOLE
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.built_model import Built
 from tests.compare.chains import chain
+from tests.schema import DOCS, problems
 
 ADD = ("aten.add.Tensor",) * 3
 
@@ -31,6 +33,18 @@ def test_two_runs_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.Monke
     assert "0.1 cpp_fused_add_1 parts: it read the same inputs, and wrote different results" in result.stdout
     assert diff(a.path, a.path).exit_code == 0
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_modules_of_two_runs(tmp_path: Path) -> None:
+    a, b = (chain(tmp_path / name, ADD, wrong=wrong) for name, wrong in (("a", -1), ("b", 1)))
+    command = (a.path, b.path, "--by", "module", "--out", tmp_path / "diffs")
+    found = json.loads(diff(*command, "--json").stdout)
+    assert problems(found, json.loads((DOCS / "diff.schema.json").read_text())) == []
+    (module,) = found["modules"]
+    assert (module["name"], module["launches"], module["different"]) == (WHOLE, ["0.0", "0.1", "0.2"], ["0.1", "0.2"])
+    assert module["largest"]["launch"] == "0.1"
+    row = diff(*command, "--no-reference").stdout.splitlines()[8].split()
+    assert row[:3] == [WHOLE, "3", "2"]
 
 
 def test_a_gate(tmp_path: Path) -> None:

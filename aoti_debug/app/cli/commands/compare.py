@@ -13,9 +13,11 @@ from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.by_module import module_lines, modules_document, modules_of
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.eager_findings import report_lines
+from aoti_debug.compare.modules import PartedBy
 from aoti_debug.compare.outcome import exit_code
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.package.recording.site_filter import SiteFilter
@@ -41,6 +43,8 @@ from aoti_debug.views.report import report
     default="",
     help="Also print what this function of two tensors, actual and expected, returns.",
 )
+@options.by("What the table has a row for, and the JSON lists.", PartedBy.LAUNCH)
+@options.depth
 @options.inductor_configs
 @options.user_code
 @options.out(ResultKind.COMPARES, "the comparison")
@@ -61,6 +65,8 @@ def command(
     modules: tuple[str, ...],
     lines: tuple[str, ...],
     metric: str,
+    by: str,
+    depth: int | None,
     configs: tuple[str, ...],
     user_code: UserCode,
     out: Path,
@@ -93,11 +99,13 @@ def command(
     with StepLines(LastDurations("compare", str(model.resolve()))) as progress:
         comparison = compare(chosen, progress)
     page = _report(comparison) if with_report or opens else None
+    modules_found = modules_of(comparison, depth) if by == PartedBy.MODULE else ()
     if as_json:
-        print_json(document(comparison))
+        print_json(document(comparison) | {"modules": modules_document(modules_found)})
     else:
+        table = module_lines(modules_found, columns) if modules_found else ()
         named = [] if page is None else [f"  report   {page}"]
-        print_lines(["", *report_lines(comparison, columns), *named], columns=columns)
+        print_lines(["", *report_lines(comparison, columns, table), *named], columns=columns)
     if opens and page is not None:
         open_page(page)
     context.exit(exit_code(comparison))

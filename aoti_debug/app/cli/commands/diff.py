@@ -9,18 +9,20 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import open_page, print_json, print_lines
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare.diff import budget
 from aoti_debug.compare.diff.diff import DiffOptions, diff
-from aoti_debug.compare.diff.difference import Diff
-from aoti_debug.compare.diff.document import document
-from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines
+from aoti_debug.compare.diff.difference import Diff, modules_of
+from aoti_debug.compare.diff.document import document, modules_document
+from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines, module_lines
+from aoti_debug.compare.modules import PartedBy
 from aoti_debug.package.recording import levels
 
 
@@ -57,6 +59,8 @@ from aoti_debug.package.recording import levels
 )
 @options.user_code
 @options.out(ResultKind.DIFFS, "the runs, or of the page,")
+@options.by("What is listed, and what the JSON has.", PartedBy.LAUNCH)
+@options.depth
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
 @options.page_output("With --report: the file to write.  [default: report/index.html in the directory of the runs]")
@@ -75,6 +79,8 @@ def command(
     skips_reference: bool,
     user_code: UserCode,
     out: Path,
+    by: str,
+    depth: int | None,
     show_all: bool,
     with_report: bool,
     output: Path | None,
@@ -108,10 +114,13 @@ def command(
         found = diff(chosen, progress)
     excesses = None if allowed is None else allowed.excesses(found)
     page = _report(found, excesses, output, out) if with_report else None
+    modules = modules_of(found, depth) if by == PartedBy.MODULE else ()
     if as_json:
-        print_json(document(found, excesses))
+        print_json(document(found, excesses) | {"modules": modules_document(modules)})
     else:
-        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MAX_LISTED), *_page_line(page)])
+        most, columns = (sys.maxsize, UNLIMITED) if show_all else (MAX_LISTED, width())
+        table = module_lines(modules, columns) if modules else ()
+        print_lines(["", *diff_lines(found, excesses, most=most, table=table), *_page_line(page)])
     if opens and page is not None:
         open_page(page)
     is_clean = found.is_same if excesses is None else not excesses

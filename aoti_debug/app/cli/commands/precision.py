@@ -24,13 +24,7 @@ from aoti_debug.compare.what_if.precision_text import precision_document, precis
 @click.option(
     "--to", type=click.Choice(list(FLOAT_FORMATS)), default="bfloat16", show_default=True, help="The dtype to round to."
 )
-@click.option(
-    "--by",
-    type=click.Choice([by.value for by in PartedBy]),
-    default=PartedBy.MODULE.value,
-    show_default=True,
-    help="What is rounded alone.",
-)
+@options.by("What is rounded alone.", PartedBy.MODULE)
 @options.depth
 @click.option(
     "--tolerance",

@@ -1,0 +1,109 @@
+"""The errors of modules: what is told of their launches, as text, as JSON and on the page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from aoti_debug.app.cli.main import group
+from aoti_debug.compare.by_module import loudness, module_lines, modules_document, modules_of
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.modules import WHOLE, PartedBy, module_at, parts_of
+from aoti_debug.compare.protocol.measurement import LARGEST
+from aoti_debug.package.manifest import Certainty, Provenance
+from aoti_debug.views.report import report
+from tests.schema import DOCS, problems
+from tests.views.report.subjects import comparison_of, data_of, run
+from tests.wrong_model import Wrong
+
+SCHEMA = json.loads((DOCS / "compare.schema.json").read_text())
+MODULES = {"type": "array", "items": {"$ref": "#/$defs/module"}, "$defs": SCHEMA["$defs"]}
+
+
+def in_modules(*paths: str) -> Provenance:
+    return Provenance(Certainty.EXACT, modules=paths)
+
+
+def placed(base: Path, *modules: tuple[str, ...]) -> Comparison:
+    """The comparison of a run, whose first launches belong to these modules."""
+    comparison = comparison_of(run(base, 2, fault=False))
+    for launch, paths in zip(comparison.run.launches, modules, strict=False):
+        launch.site = replace(launch.site, provenance=in_modules(*paths))
+    return comparison
+
+
+def test_a_launch_counts_for_the_last_of_its_modules() -> None:
+    both = in_modules("layers.0.down", "layers.1.norm")
+    assert [module_at(both, depth) for depth in (None, 2, 1)] == ["layers.1.norm", "layers.1", "layers"]
+    assert module_at(in_modules(), None) == WHOLE
+
+
+def test_parts_are_modules_or_launches(tmp_path: Path) -> None:
+    launches = placed(tmp_path, ("a.x",), ("a.y",)).run.launches
+    assert [part.name for part in parts_of(launches[:2], PartedBy.MODULE, 1)] == ["a"]
+    assert [part.name for part in parts_of(launches[:2], PartedBy.LAUNCH)] == ["0.0", "0.1"]
+
+
+def test_a_module_has_the_largest_errors_of_its_launches(tmp_path: Path) -> None:
+    (module, *_) = modules_of(placed(tmp_path, ("a.x",), ("a.y",)), depth=1)
+    assert (module.part.name, module.compared, module.dtypes) == ("a", 2, ("float32",))
+    assert (module.local, module.inherited, module.verdict) == (0.25, 0.25, LaunchVerdict.WRONG)
+    assert module.worst is not None
+    assert str(module.worst).startswith("0.1 buf1[3, 7] is ")
+
+
+def test_modules_are_told_apart(tmp_path: Path) -> None:
+    first, second, *_ = modules_of(placed(tmp_path, ("a.x",), ("a.y",)))
+    assert [(first.part.name, first.local, first.inherited), (second.part.name, second.local)] == [
+        ("a.x", 3e-8, 1e-8),
+        ("a.y", 0.25),
+    ]
+
+
+def test_a_module_of_which_nothing_was_compared(tmp_path: Path) -> None:
+    comparison = placed(tmp_path, ("a",), ("b",), ("c",))
+    *_, last = modules_of(comparison)
+    assert (last.local, last.worst, last.verdict) == (None, None, LaunchVerdict.NOT_COMPARABLE)
+    assert module_lines([last], 120)[2].split()[:3] == [last.part.name, "0", "of"]
+    assert problems(modules_document(modules_of(comparison)), MODULES) == []
+
+
+def test_ratios_of_errors() -> None:
+    assert [loudness(error) for error in (0.1, 0.0, None, LARGEST)] == ["20 dB", "", "", ""]
+
+
+def test_the_page_has_the_modules(tmp_path: Path) -> None:
+    comparison = placed(tmp_path, ("a.x",), ("a.y",))
+    page = report.html(report.of_comparison(comparison))
+    assert "<h3>By module</h3>" in page
+    (first, second, *_) = data_of(page)["comparison"]["modules"]["rows"]
+    assert [first[0]["text"], second[0]["text"], second[-1]["text"]] == ["a.x", "a.y", "wrong"]
+
+
+def test_a_page_without_modules(tmp_path: Path) -> None:
+    page = report.html(report.of_comparison(comparison_of(run(tmp_path, 2, fault=False))))
+    assert data_of(page)["comparison"]["modules"] is None
+    assert "<h3>By module</h3>" not in page
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_as_it_is_called(wrong: Wrong, tmp_path: Path, words: tuple[str, ...]) -> None:
+    command = ["compare", str(wrong.bad), "--by", "module", "--depth", "2", "--out", str(tmp_path / "compares"), *words]
+    result = CliRunner().invoke(group, command)
+    assert result.exit_code == 1, result.output
+    if not words:
+        assert {line.split()[0] for line in result.stdout.splitlines()[3:7]} == {
+            WHOLE,
+            "layers.0",
+            "layers.1",
+            "layers.2",
+        }
+        return
+    found = json.loads(result.stdout)
+    assert problems(found, SCHEMA) == []
+    assert {module["name"]: module["verdict"] for module in found["modules"]}[WHOLE] == "wrong"

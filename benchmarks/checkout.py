@@ -14,5 +14,9 @@ def python_path() -> str:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Returns the variables of this process, with others, for a process that finds the modules of the checkout."""
-    return {**os.environ, **variables, "PYTHONPATH": python_path()}
+    """Returns the variables of this process, with others, for a process that finds the modules of the checkout.
+
+    It keeps the bytecode of the modules, as that of an installed package is kept.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, **variables, "PYTHONPATH": python_path()}

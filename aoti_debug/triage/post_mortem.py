@@ -31,7 +31,6 @@ from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.diagnosis.run_findings import crash_text, finding_of
-from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.running_process import PackageState
 from aoti_debug.runs.rundir import run_directory, run_json
@@ -138,7 +137,7 @@ def _package(path: Path, name: str) -> Artifact:
         raise UsageError(
             f"{path} is an exported program", hint="--package names the package that the process had loaded"
         )
-    if configuration.is_stripped(found, name):
+    if found.is_stripped(name):
         raise UsageError(
             f"{path} holds no source, which would say what its frames are", hint="--package: the one with sources"
         )

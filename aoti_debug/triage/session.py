@@ -29,7 +29,6 @@ from aoti_debug.package.pt2 import archive, extract
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind
 from aoti_debug.runs.diagnosis.run_findings import finding_of, with_coordinates
-from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
@@ -153,7 +152,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
     """Makes the package of a triage, unless it was given one."""
     found = archive.inspect(options.model)
     output = folder / PACKAGE
-    stripped = configuration.is_stripped(found, options.name)
+    stripped = found.is_stripped(options.name)
     if stripped and options.exported is not None:
         raise UsageError(
             f"{options.model} holds no source that --exported could tell model lines of",
@@ -271,7 +270,7 @@ def triage_races(
 
 def _read_races(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     found = archive.inspect(options.model)
-    if configuration.is_stripped(found, options.name):
+    if found.is_stripped(options.name):
         raise UsageError(
             f"{options.model} holds no generated code to look for races in",
             hint=extract.UNCHANGED_PACKAGE_HINT,

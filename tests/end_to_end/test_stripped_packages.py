@@ -169,7 +169,7 @@ def test_only_the_model_that_is_meant_counts(tmp_path: Path) -> None:
         }.items()
     }
     package = archive.inspect(archives.write(tmp_path / "m.pt2", members))
-    found = {name: configuration.is_stripped(package, name) for name in ("one", "two", "three", "")}
+    found = {name: package.is_stripped(name) for name in ("one", "two", "three", "")}
     assert found == {"one": False, "two": True, "three": True, "": False}
 
 

@@ -14,13 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from aoti_debug.app.cli.lines import is_live, print_lines, width
 from aoti_debug.base import terminal_cells, wording
-from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import steps
 from aoti_debug.base.machine.steps import LastDurations, Step, StepListener
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.runs.run.options import Shown
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import journal_end
@@ -29,19 +27,6 @@ from aoti_debug.runs.rundir.run_json import RunStage
 
 _REFRESH = 0.25  # seconds
 _BAR = 20  # columns
-
-
-def shown(*, verbose: bool, quiet: bool, is_level_given: bool) -> Shown:
-    """The printing of launches that is asked for: on a terminal, a counter stands in place of thousands of names.
-
-    Raises:
-        UsageError: both flags are given.
-    """
-    if verbose and quiet:
-        raise UsageError("-v and -q exclude each other", hint="-v prints names, -q prints nothing while the model runs")
-    if quiet:
-        return Shown.NOTHING
-    return Shown.ALL if verbose or (is_level_given and not sys.stdout.isatty()) else Shown.VALUES
 
 
 class LiveOutput(Observer):

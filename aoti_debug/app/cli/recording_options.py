@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any, TypeVar
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.live_output import shown
+from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.package.recording import levels
-from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.options import RunOptions, Shown
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -119,6 +120,19 @@ class RecordingOptions:
             "shown": shown(verbose=self.verbose, quiet=self.quiet, is_level_given=is_level_given),
         }
         return RunOptions(package, **{**recorded, **others})
+
+
+def shown(*, verbose: bool, quiet: bool, is_level_given: bool) -> Shown:
+    """The printing of launches that is asked for: on a terminal, a counter stands in place of thousands of names.
+
+    Raises:
+        UsageError: both flags are given.
+    """
+    if verbose and quiet:
+        raise UsageError("-v and -q exclude each other", hint="-v prints names, -q prints nothing while the model runs")
+    if quiet:
+        return Shown.NOTHING
+    return Shown.ALL if verbose or (is_level_given and not sys.stdout.isatty()) else Shown.VALUES
 
 
 def recording(level: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -154,6 +154,7 @@ def _level(options: RunOptions) -> int:
 
 
 def _info(script: UserScript, options: RunOptions) -> RunInfo:
+    poison = run_json.poison_in_force(options.poison, guards=options.guards)
     return RunInfo(
         tool_version=__version__,
         torch_version=configuration.installed_torch(),
@@ -167,6 +168,8 @@ def _info(script: UserScript, options: RunOptions) -> RunInfo:
         device="cpu",
         command=("aoti-debug", "exec", *_words(script, options)),
         host=EMBEDDED,
+        poison=poison,
+        guards=poison is not None,
     )
 
 

@@ -12,7 +12,6 @@ from aoti_debug.app.execute import kept_inputs, kept_weights
 from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.inputs import input_files
 from aoti_debug.package.manifest import MEMBER
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -165,6 +164,8 @@ def _written(call: KeptCall, package: Path, folder: Path) -> Path:
     path = folder / f"call-{call.number}.pt"
     values: Any = tuple(call.tensors())
     if not manifest_beside(package).exists():  # of others, the structure of the inputs is not known before they run
+        from aoti_debug.package.inputs import input_files  # only a call that failed needs it
+
         signature = input_files.read_signature(archive.inspect(package))
         positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
         values = dict(zip(positions, values, strict=True)) if signature.in_spec else values

@@ -251,7 +251,7 @@ class KeptInputs(PackageUse):
             return None
         try:
             began = time.perf_counter()
-            self._weights.tell(file.path.parent, number)
+            self._weights.tell(file.folder, number)
             file.fill(number, inputs)
             file.filled = time.perf_counter()
             file.least = min(file.least, file.filled - began)
@@ -332,6 +332,7 @@ class _File:
         text = json_data.to_text(layouts, indent=None).encode()
         begin = _aligned(_HEADER.size + len(text))
         self.path = path
+        self.folder = path.parent
         self.key = key
         self.filled, self.least = 0.0, math.inf
         with path.open("w+b") as file:

@@ -16,11 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from aoti_debug.app.execute import bare_libraries, failed_call
+from aoti_debug.app.execute import bare_libraries
 from aoti_debug.app.execute.kept_inputs import KeptInputs, PackageUse
 from aoti_debug.app.execute.operator_modules import OperatorModules
-from aoti_debug.app.torch_compile import cached_build
-from aoti_debug.app.torch_compile.cached_build import PACKAGE
 from aoti_debug.base import abi, wording
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.frozen import dataclass
@@ -30,13 +28,11 @@ from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.version import __version__
-from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
-from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact, ArtifactKind
 from aoti_debug.package.weights_file import LARGE
-from aoti_debug.runs.run import configuration, interposer, load_model
+from aoti_debug.runs.run import load_model
 from aoti_debug.runs.run.load_model import Interposer
 from aoti_debug.runs.rundir import run_directory
 
@@ -132,7 +128,7 @@ class RecordedPackages:
 
     def _use(self, path: str, model: str) -> PackageUse:
         package = archive.inspect(self._package(path))
-        if model in package.models and configuration.is_stripped(package, model):
+        if model in package.models and package.is_stripped(model):
             return self._interposed(path, package, model)
         recorded = self._recorded(package, model)
         return KeptInputs(recorded, self._run, self._stems[recorded], keeps_all=self._keeps_all)
@@ -170,6 +166,9 @@ class RecordedPackages:
         """
         stem = f"{package.path.stem}-{_digest(package.path)[:8]}"
         if self._interposed_use is None:
+            from aoti_debug.app.execute import failed_call  # most packages have a source
+            from aoti_debug.runs.run import interposer
+
             interposition = interposer.prepare(package, model)
             device = interposition.manifest.device
             kept = self._folder / f"{stem}.pt2"
@@ -243,13 +242,15 @@ class RecordedPackages:
         with changed_environment({"PYTHONPATH": os.pathsep.join([*sys.path, str(self._folder)])}):
             if package.path.stat().st_size < LARGE:
                 entry = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
-                atomic_write.link_or_copy(entry / PACKAGE, path)
+                atomic_write.link_or_copy(entry / run_directory.PACKAGE, path)
                 if compiled is not None:
-                    cache.entry(_CACHE, with_lines, lambda work: atomic_write.link_or_copy(path, work / PACKAGE))
+                    cache.entry(
+                        _CACHE, with_lines, lambda work: atomic_write.link_or_copy(path, work / run_directory.PACKAGE)
+                    )
             else:
                 with cache.scratch() as work:
                     _build(package, model, compiled, work, user_code)
-                    atomic_write.link_or_copy(work / PACKAGE, path)
+                    atomic_write.link_or_copy(work / run_directory.PACKAGE, path)
         made = archive.inspect(path)
         trust.remember(made)
         self._tell_weights(made)
@@ -271,13 +272,16 @@ class RecordedPackages:
 
 def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Path, user_code: UserCode) -> None:
     """Builds the instrumented package in a folder, without model lines if those cannot be had."""
+    from aoti_debug.instrument.builder import build as builder  # most are found in the cache
+    from aoti_debug.instrument.builder.options import BuildOptions
+
     name = package.path.name
     _say(f"instrumenting {name}")
     began = time.monotonic()
     options = BuildOptions(
         program=package,
         model=model if model in package.models else "",
-        output=folder / PACKAGE,
+        output=folder / run_directory.PACKAGE,
         user_code=user_code,
     )
     if compiled is None:
@@ -347,6 +351,8 @@ def _digest(path: str | os.PathLike[str]) -> str:
 def _key(identity: str, model: str, compiled: _Compiled | str | None, user_code: UserCode) -> str:
     program = compiled or ""
     if isinstance(program, _Compiled):
+        from aoti_debug.app.torch_compile import cached_build  # most packages were compiled before
+
         program = cached_build.program_key(program.program, program.configs)
     toolchain = Toolchain(find_compiler(), find_torch())
     code = (*user_code.imports, *user_code.library_paths)

@@ -171,6 +171,12 @@ class Artifact:
         """True if a compiled package holds the source of a model's wrapper; a stripped one has an empty file there."""
         return any(_WRAPPER_CLASS in self.read(name) for name in self.wrapper_sources(model))
 
+    def is_stripped(self, model: str = "") -> bool:
+        """True if a compiled package has no wrapper source of the named model, or, without a name, of any model."""
+        if self.kind is not ArtifactKind.PACKAGE:
+            return False
+        return not any(self.has_source(name) for name in ((model,) if model else self.models))
+
     def wrapper_sources(self, model: str) -> tuple[str, ...]:
         """Returns the members of a compiled package that are named like the source of a model's wrapper."""
         folder = f"{AOTINDUCTOR}{model}/"

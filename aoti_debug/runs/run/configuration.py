@@ -15,11 +15,9 @@ from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.version import __version__
 from aoti_debug.package.manifest import MEMBER, Manifest
 from aoti_debug.package.pt2 import archive, trust
-from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
+from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import options as run_options
-from aoti_debug.runs.run import thread_host
-from aoti_debug.runs.run.interposer import prepare
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.protocol import InterposedLibraries, RunRequest
 from aoti_debug.runs.rundir import ranks_directory, run_json
@@ -40,13 +38,6 @@ class RunTarget:
     interposed: InterposedLibraries | None
 
 
-def is_stripped(package: Artifact, model: str = "") -> bool:
-    """True if a compiled package has no wrapper source of the named model, or, without a name, of any model."""
-    if package.kind is not ArtifactKind.PACKAGE:
-        return False
-    return not any(package.has_source(name) for name in ((model,) if model else package.models))
-
-
 def run_target(path: Path, model: str, *, trusted: bool) -> RunTarget:
     """Reads a package, and prepares the interposing libraries of one without wrapper source.
 
@@ -60,11 +51,13 @@ def run_target(path: Path, model: str, *, trusted: bool) -> RunTarget:
         ToolchainError: the interposing libraries do not compile.
     """
     package = archive.inspect(path)
-    if not is_stripped(package, model):
+    if not package.is_stripped(model):
         archive.require_kind(package, ArtifactKind.INSTRUMENTED)
         trust.require(package, trusted=trusted)
         return RunTarget(package.manifest(), package.read(MEMBER), None)
     trust.require(package, trusted=trusted)
+    from aoti_debug.runs.run.interposer import prepare  # compiles; most packages have a source
+
     interposition = prepare(package, archive.resolve_model(package, model))
     libraries = InterposedLibraries(str(interposition.front), str(interposition.recorder), interposition.manifest.model)
     return RunTarget(interposition.manifest, interposition.text.encode(), libraries)
@@ -182,11 +175,17 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         memory=options.memory,
         device_times=options.device_times if info.device == "cuda" else None,
         threads=options.threads,
-        thread_host="" if options.threads is None else str(thread_host.library()),
+        thread_host="" if options.threads is None else _thread_host(),
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,
     )
+
+
+def _thread_host() -> str:
+    from aoti_debug.runs.run import thread_host  # compiles; most runs call the model from one thread
+
+    return str(thread_host.library())
 
 
 def _print(options: RunOptions, level: int) -> str | None:

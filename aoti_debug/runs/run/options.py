@@ -12,10 +12,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import current_rank
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.package.inputs import input_files
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
-from aoti_debug.runs.run import inspector
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.rundir import run_directory, watch_condition
 from aoti_debug.runs.rundir.threads_json import ThreadPlan, WeightUpdates
@@ -182,6 +180,8 @@ def check(options: RunOptions) -> None:
         raise UsageError("--tag needs --inspect", hint="--inspect my.py:f names the function to call")
     current_rank.parse(options.ranks)
     if options.inspector:
+        from aoti_debug.runs.run import inspector  # few runs have one
+
         inspector.user_function(options.inspector).check()
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
@@ -194,6 +194,8 @@ def check(options: RunOptions) -> None:
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     if options.inputs is not None:
+        from aoti_debug.package.inputs import input_files  # most runs have those of the package
+
         input_files.check_is_file(options.inputs)
     for library in options.user_code.libraries:
         if not library.is_file():

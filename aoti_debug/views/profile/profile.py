@@ -22,7 +22,7 @@ from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.package.pt2 import archive
-from aoti_debug.runs.run import configuration, runner
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
 from aoti_debug.runs.run.options import ModelCalls, RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
@@ -83,7 +83,7 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         device_times=DeviceTimes(WARM_UP, options.cuda_graph),
         environment=_ENVIRONMENT,
     )
-    if configuration.is_stripped(archive.inspect(model)):
+    if archive.inspect(model).is_stripped():
         return given
     return ReplaySession(given, folder, steps).of_model(model, name).options
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.app.cli import main
+from aoti_debug.app.cli import main, run_lines
 from aoti_debug.app.cli.commands import (
     attach,
     build,
@@ -24,7 +24,6 @@ from aoti_debug.app.cli.commands import (
     replay,
     report,
     repro,
-    run,
     top,
     ui,
 )
@@ -119,11 +118,11 @@ def _result(run: RunDir) -> RunResult:
 
 
 def _run(columns: int) -> list[str]:
-    lines = [*run.summary(_result(_made(level_2)), columns), ""]
+    lines = [*run_lines.summary(_result(_made(level_2)), columns), ""]
     crash = _made(crashed)
     verdict = diagnose(crash)
     assert verdict is not None
-    lines += [*run.summary(_result(crash), columns), "", *verdict_lines(verdict, columns), ""]
+    lines += [*run_lines.summary(_result(crash), columns), "", *verdict_lines(verdict, columns), ""]
     return [*lines, *timing_lines([TimedPhase("start aoti-debug", 0.2), TimedPhase("run", 1, {"load": 0.25})], 1.25)]
 
 

@@ -7,9 +7,7 @@ import pytest
 from aoti_debug.app.cli import live_output
 from aoti_debug.app.cli.live_output import LaunchedSoFar, SavedSoFar, TimedPhase, launches_per_call, timing_lines
 from aoti_debug.base import terminal_cells
-from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.steps import LastDurations, Step
-from aoti_debug.runs.run.options import Shown
 from tests.factories import JournalWriter, make_manifest, site, tensor
 
 KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
@@ -43,29 +41,6 @@ def test_how_many_calls_have_begun(tmp_path: Path) -> None:
     (tmp_path / "journal.bin").write_bytes(writer.bytes())
     launched.update()
     assert (launched.text(), launched.launches) == ("call 12 of 1000, 12 launches", 45)
-
-
-@pytest.mark.parametrize(
-    ("flags", "on_a_terminal", "in_a_pipe"),
-    [
-        ({}, Shown.VALUES, Shown.VALUES),
-        ({"is_level_given": True}, Shown.VALUES, Shown.ALL),
-        ({"verbose": True}, Shown.ALL, Shown.ALL),
-        ({"quiet": True, "is_level_given": True}, Shown.NOTHING, Shown.NOTHING),
-    ],
-)
-def test_what_a_run_prints(
-    monkeypatch: pytest.MonkeyPatch, flags: dict[str, bool], on_a_terminal: Shown, in_a_pipe: Shown
-) -> None:
-    known = {"verbose": False, "quiet": False, "is_level_given": False} | flags
-    assert live_output.shown(**known) is in_a_pipe
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert live_output.shown(**known) is on_a_terminal
-
-
-def test_two_flags_that_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="-v and -q exclude each other"):
-        live_output.shown(verbose=True, quiet=True, is_level_given=False)
 
 
 def test_launches_that_a_call_has() -> None:

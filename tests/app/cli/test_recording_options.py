@@ -10,7 +10,7 @@ import pytest
 
 from aoti_debug.app.cli.commands.exec import command as exec_command
 from aoti_debug.app.cli.commands.run import command as run_command
-from aoti_debug.app.cli.recording_options import RecordingOptions, recording
+from aoti_debug.app.cli.recording_options import RecordingOptions, recording, shown
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.run.options import RunOptions, Shown
 
@@ -81,3 +81,26 @@ def test_what_is_given() -> None:
 def test_verbose_and_quiet_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="-v and -q exclude each other"):
         parsed("-v", "-q").of(Path("m.pt2"), is_level_given=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "on_a_terminal", "in_a_pipe"),
+    [
+        ({}, Shown.VALUES, Shown.VALUES),
+        ({"is_level_given": True}, Shown.VALUES, Shown.ALL),
+        ({"verbose": True}, Shown.ALL, Shown.ALL),
+        ({"quiet": True, "is_level_given": True}, Shown.NOTHING, Shown.NOTHING),
+    ],
+)
+def test_what_a_run_prints(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, bool], on_a_terminal: Shown, in_a_pipe: Shown
+) -> None:
+    known = {"verbose": False, "quiet": False, "is_level_given": False} | flags
+    assert shown(**known) is in_a_pipe
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert shown(**known) is on_a_terminal
+
+
+def test_two_flags_that_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="-v and -q exclude each other"):
+        shown(verbose=True, quiet=True, is_level_given=False)

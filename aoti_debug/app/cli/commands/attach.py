@@ -11,7 +11,7 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.recording_options import recorded_values, run_out, watchpoints
-from aoti_debug.app.cli.unmatched import unmatched_warning, unmatched_watch_warning
+from aoti_debug.app.cli.run_lines import unmatched_warning, unmatched_watch_warning
 from aoti_debug.base import terminal_cells
 from aoti_debug.base.abi import Level, Variable
 from aoti_debug.base.errors import TargetError, UsageError

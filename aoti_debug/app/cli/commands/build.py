@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import is_live, print_json, print_lines, width
 from aoti_debug.app.cli.options import modules_and_lines
-from aoti_debug.app.cli.unmatched import unmatched_warning
+from aoti_debug.app.cli.run_lines import unmatched_warning
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode

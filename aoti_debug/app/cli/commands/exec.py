@@ -6,14 +6,14 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aoti_debug.app.cli import script_arguments
-from aoti_debug.app.cli.commands.run import observed_lines, summary
 from aoti_debug.app.cli.lines import json_text, print_lines, width
 from aoti_debug.app.cli.recording_options import RecordingOptions, recording
+from aoti_debug.app.cli.run_lines import observed_lines, summary
 from aoti_debug.app.cli.script_arguments import PassedThrough
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
 from aoti_debug.app.execute.failed_call import FailedCall
@@ -22,13 +22,12 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.show.document import FORMAT, outcome_document
-from aoti_debug.runs.show.fault import verdict_lines
-from aoti_debug.triage.memory_errors import overruns
+
+if TYPE_CHECKING:
+    from aoti_debug.runs.diagnosis.findings import Finding
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -116,9 +115,20 @@ def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
         package = "another package" if run.package is None else run.package.name
         lines.append(f"also: {launches} of {package}: {suggested_commands.show(run)}")
     if result.verdict is not None:
+        from aoti_debug.runs.show.fault import verdict_lines  # most scripts end well
+
         lines += ["", *verdict_lines(result.verdict, columns)]
-    lines += observed_lines(result.run, overruns.find(result.run), columns)
+    lines += observed_lines(result.run, _overrun(result.run), columns)
     return [*lines, *_next(executed)]
+
+
+def _overrun(run: RunDir) -> Finding | None:
+    """The first launch that wrote out of bounds; None where none did, or no guards were there."""
+    if not run.info.guards:
+        return None
+    from aoti_debug.triage.memory_errors import overruns  # few runs have guards
+
+    return overruns.find(run)
 
 
 def _next(executed: ExecutedScript) -> list[str]:
@@ -147,6 +157,8 @@ def _write(file: Path, executed: ExecutedScript) -> None:
 
 def document(executed: ExecutedScript) -> dict[str, Any]:
     """The object that --json writes: the run to look at first, and those of the other packages."""
+    from aoti_debug.runs.show.document import FORMAT  # only --json needs it
+
     runs = [] if executed.result is None else [executed.result.run, *executed.others]
     return {
         "format": FORMAT,
@@ -159,8 +171,11 @@ def document(executed: ExecutedScript) -> dict[str, Any]:
 
 
 def _run_document(run: RunDir) -> dict[str, Any]:
+    from aoti_debug.runs.diagnosis.run_findings import finding_of  # only --json needs it
+    from aoti_debug.runs.show.document import outcome_document
+
     verdict = DiagnosedRun(run).verdict
-    return outcome_document(run, verdict, finding_of(run, verdict), overruns.find(run))
+    return outcome_document(run, verdict, finding_of(run, verdict), _overrun(run))
 
 
 def _call_document(failed: FailedCall) -> dict[str, Any]:

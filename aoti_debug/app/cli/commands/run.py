@@ -15,14 +15,17 @@ from aoti_debug.app.cli import options, thread_options
 from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, timing_lines
 from aoti_debug.app.cli.recording_options import RecordingOptions, recording
-from aoti_debug.app.cli.unmatched import (
+from aoti_debug.app.cli.run_lines import (
     missing_source_note,
+    observed_lines,
+    place_lines,
+    summary,
     uncalled_inspector_warning,
     unmatched_warning,
     unmatched_watch_warning,
 )
-from aoti_debug.base import terminal_cells, wording
-from aoti_debug.base.abi import Level, SaveStatus, Variable
+from aoti_debug.base import terminal_cells
+from aoti_debug.base.abi import Level, Variable
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.steps import since_process_start
@@ -34,22 +37,17 @@ from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.recording import levels, site_filter
-from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import Shown
 from aoti_debug.runs.run.runner import RunResult
-from aoti_debug.runs.rundir import rescued_tensors, watch_condition
-from aoti_debug.runs.rundir import summaries as run_summaries
-from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir import watch_condition
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 from aoti_debug.runs.show.document import FORMAT, outcome_document
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
-from aoti_debug.runs.show.watchpoint_hits import watch_lines
 from aoti_debug.triage.memory_errors import overruns
 
 _HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
@@ -300,67 +298,8 @@ def _require_repeatable(recording: RecordingOptions, calls: int) -> None:
         )
 
 
-def observed_lines(run: RunDir, overrun: Finding | None, columns: int) -> list[str]:
-    """The hits of watchpoints, and the first launch that wrote out of bounds."""
-    hits = ["", *watch_lines(run, columns)] if run.timeline.watchpoints else []
-    return hits + (["", *all_finding_lines(overrun, columns)] if overrun is not None else [])
-
-
 def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:
     """True if a hit of a watchpoint is a finding: unless hits are only counted."""
     if any(watchpoint.stopped for watchpoint in watchpoints):
         return True
     return "count" not in on_hit and any(watchpoint.hits for watchpoint in watchpoints)
-
-
-def summary(result: RunResult, columns: int) -> list[str]:
-    """The summary of a run in lines: launches, saved tensors, time, directory."""
-    run = result.run
-    facts = [
-        f"{wording.pluralize(len(run.launches), 'launch')} in {wording.pluralize(len(run.timeline.calls), 'call')}"
-        if run.level
-        else "nothing recorded at level 0"
-    ]
-    facts += _saved(run)
-    kept = {record.key for record in rescued_tensors.read(run.path) if record.path}
-    facts += [f"inputs of {wording.pluralize(len(kept), 'launch')} rescued"] if kept else []
-    if run.info.exit.seconds is not None:
-        facts.append(f"{wording.duration(run.info.exit.seconds)} in the model")
-    facts.append(f"{wording.duration(result.seconds)} in all")
-    lines = terminal_cells.wrapped(", ".join(facts), columns)
-    lines += place_lines(result, columns)
-    if result.verdict is None and run.launches:
-        has_summaries = any((run.path / name).exists() for name in run_summaries.FILES)
-        lines.append(f"next: {suggested_commands.summaries(run) if has_summaries else suggested_commands.show(run)}")
-    return lines
-
-
-def place_lines(result: RunResult, columns: int) -> list[str]:
-    """The notes on what is incomplete of a run, and its directory."""
-    notes = list(dict.fromkeys(note.text for note in result.run.timeline.notes)) + (
-        [result.lost] if result.lost else []
-    )
-    lines = [line for note in notes for line in terminal_cells.fitted(f"note: {note}", columns)]
-    return [*lines, f"run: {wording.short_path(result.run.path)}"]
-
-
-def _saved(run: RunDir) -> list[str]:
-    files = (
-        [saved for launch in run.launches for a in launch.args for saved in a.files.values()] if run.level == 1 else []
-    )
-    if not files:
-        return []
-    written = [saved for saved in files if saved.status is SaveStatus.WRITTEN]
-    linked = sum(saved.status is SaveStatus.LINKED for saved in files)
-    skipped = sum(saved.status is SaveStatus.SKIPPED for saved in files)
-    facts = [f"{wording.pluralize(len(written) + linked, 'tensor')} saved"]
-    if linked:
-        facts.append(f"{linked} of them unchanged")
-    if skipped:
-        facts.append(f"{skipped} not saved")
-    facts.append(f"{wording.byte_size(sum(saved.bytes for saved in written))} on disk")
-    referred = {saved.hash: saved.bytes for saved in files if saved.status is SaveStatus.REFERRED}
-    if referred:
-        size = wording.byte_size(sum(referred.values()))
-        facts.append(f"{wording.pluralize(len(referred), 'weight')} of {size} not copied")
-    return facts

@@ -9,15 +9,10 @@ import pytest
 import torch
 
 from aoti_debug.app.cli import main
-from aoti_debug.app.cli.commands.run import summary
-from aoti_debug.base import terminal_cells
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
-from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests.paths import TESTS
-from tests.runs.show.recorded import long_names
 from tests.schema import DOCS, problems
 from tests.terminal import on_terminal, piped
 
@@ -230,18 +225,6 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], code
     assert err.splitlines()[0] == message
     assert err.splitlines()[1].startswith("hint: ")
     assert list(Path().iterdir()) == []
-
-
-@pytest.mark.parametrize(("columns", "notes"), [(80, 2), (terminal_cells.UNLIMITED, 1)], ids=["narrow", "no terminal"])
-def test_the_summary_fits_the_terminal(tmp_path: Path, columns: int, notes: int) -> None:
-    run = long_names(tmp_path)
-    found = summary(
-        RunResult(DiagnosedRun(run), 1234.5, lost="its log is not complete: " + "the disk is full " * 6), columns
-    )
-    end = next(number for number, line in enumerate(found) if line.startswith("run: "))
-    assert found[0].startswith("30 launches in 1 call, ")
-    assert len(found[1:end]) == notes
-    assert max(map(len, found[:end])) <= columns
 
 
 def test_names_of_launches_are_printed_if_they_are_asked_for(faulty_package: Path, tmp_path: Path) -> None:

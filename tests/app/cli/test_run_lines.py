@@ -1,8 +1,16 @@
 from __future__ import annotations
 
-from aoti_debug.app.cli.unmatched import unmatched_warning
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.app.cli.run_lines import summary, unmatched_warning
+from aoti_debug.base import terminal_cells
 from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run.runner import RunResult
 from tests.factories import make_manifest, site
+from tests.runs.show.recorded import long_names
 
 KERNELS = make_manifest(site("triton_poi_fused_1"), site("cpp_fused_relu_0"), site("cpp_fused_relu_0"))
 
@@ -28,3 +36,15 @@ def test_names_that_a_package_does_not_hold() -> None:
         "warning: no model line matches model.py:13; the package has:",
         "  /home/u/model.py:12",
     ]
+
+
+@pytest.mark.parametrize(("columns", "notes"), [(80, 2), (terminal_cells.UNLIMITED, 1)], ids=["narrow", "no terminal"])
+def test_the_summary_fits_the_terminal(tmp_path: Path, columns: int, notes: int) -> None:
+    run = long_names(tmp_path)
+    found = summary(
+        RunResult(DiagnosedRun(run), 1234.5, lost="its log is not complete: " + "the disk is full " * 6), columns
+    )
+    end = next(number for number, line in enumerate(found) if line.startswith("run: "))
+    assert found[0].startswith("30 launches in 1 call, ")
+    assert len(found[1:end]) == notes
+    assert max(map(len, found[:end])) <= columns

@@ -89,6 +89,11 @@ FAULTS = {
     "permits": Fault((TOUCH, STORE)),
     "batch": Fault(runners=2, needs_beside=False),
 }
+HIDDEN = {  # which show with delays, or perturbed memory, alone
+    "slow call": Fault((LOAD, STORE)),
+    "freed memory": Fault(needs_beside=False),
+}
+ALL = {**FAULTS, **HIDDEN}
 RIGHT = (
     "none",
     "mutex",
@@ -211,7 +216,7 @@ def look_for(fault: Fault, options: ThreadsOptions, runs: int, *, reduces: bool)
 def rows(found: dict[str, Found], runs: int) -> Iterator[list[str]]:
     for fault, one in found.items():
         named = ", ".join(f"{kernel} {count}" for kernel, count in one.named.most_common(3)) or "-"
-        outcome = "right" if fault in RIGHT else "found" if one.is_found(FAULTS[fault]) else "missed"
+        outcome = "right" if fault in RIGHT else "found" if one.is_found(ALL[fault]) else "missed"
         outcome += ": differs alone" if one.unrepeatable else ""
         counts = [f"{count} of {runs}" for count in (one.without, one.with_delays)]
         yield [fault, *counts, str(one.failed), named, str(one.beside), str(one.other), outcome, one.delays]
@@ -219,7 +224,7 @@ def rows(found: dict[str, Found], runs: int) -> Iterator[list[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("faults", nargs="*", choices=[*FAULTS, *RIGHT, []], metavar="FAULT")
+    parser.add_argument("faults", nargs="*", choices=[*ALL, *RIGHT, []], metavar="FAULT")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--calls", type=int, default=16)
@@ -244,16 +249,16 @@ def main() -> int:
                 environment={"PLANTED": fault},
                 stall=STALL,
             )
-            kind = FAULTS.get(fault, Fault(()))
+            kind = ALL.get(fault, Fault(()))
             options = ThreadsOptions(
                 run=recorded_by_default(run), threads=chosen.threads, runners=kind.runners, updates=kind.updates
             )
-            found[fault] = look_for(kind, options, chosen.runs, reduces=chosen.reduce and fault in FAULTS)
+            found[fault] = look_for(kind, options, chosen.runs, reduces=chosen.reduce and fault in ALL)
             print(fault, found[fault], file=sys.stderr, flush=True)
     header = ("planted", "without delays", "with delays", "crashed or hung", "launch that is named", "beside it")
     table((*header, "others named", "outcome", "delays"), list(rows(found, chosen.runs)))
-    planted = [fault for fault in found if fault in FAULTS]
-    print(f"{sum(found[fault].is_found(FAULTS[fault]) for fault in planted)} of {len(planted)} found")
+    planted = [fault for fault in found if fault in ALL]
+    print(f"{sum(found[fault].is_found(ALL[fault]) for fault in planted)} of {len(planted)} found")
     blamed = [fault for fault, one in found.items() if one.other or (fault in RIGHT and one.without + one.with_delays)]
     return 1 if blamed else 0
 

@@ -33,7 +33,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from tests import models, native_library
-from tests.corpus import cases
+from tests.corpus import cases, ops  # noqa: F401 - ops registers operators
 from tests.corpus.case import Case
 
 GENERATED = 24  # small models that are put together

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linspace.h>
@@ -13,6 +14,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdlib>
@@ -316,6 +318,19 @@ bool stored(const std::string& what, const at::Tensor& x, at::Tensor& result) {
   return true;
 }
 
+// Reads intermediate memory that it has given back already.
+void with_freed_memory(const float* in, float* out, int64_t n) {
+  constexpr int64_t kFirst = 32;  // what lies before is where malloc keeps its own
+  const float* work = nullptr;
+  {
+    const at::Tensor tensor = at::empty({n + 2 * kFirst});
+    float* values = tensor.data_ptr<float>();
+    for (int64_t i = 0; i < n; ++i) values[kFirst + i] = std::tanh(in[i]);
+    work = values;
+  }
+  for (int64_t i = 0; i < n; ++i) out[i] = in[i] + work[kFirst + i];
+}
+
 at::Tensor store(const at::Tensor& x) {
   const std::string& what = planted();
   if (what == "alias") {  // the result lies in memory that all calls share
@@ -355,6 +370,12 @@ at::Tensor store(const at::Tensor& x) {
   } else {
     std::memcpy(out, in, x.nbytes());
   }
+  if (what == "slow call") {  // every other call waits, as for something that it asks for elsewhere
+    static std::atomic<unsigned> calls{0};
+    if (calls.fetch_add(1) % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(8));
+    kept_scale = largest(in, n);
+  }
+  if (what == "freed memory") with_freed_memory(in, out, n);
   if (what == "kept pointer") kept_pointer = out;
   if (what == "global") kept_scale = largest(in, n);
   return result;
@@ -371,7 +392,8 @@ at::Tensor load(const at::Tensor& x, const at::Tensor& stored) {
   }
   const float* in = x.data_ptr<float>();
   const float* kept = what == "kept pointer" && kept_pointer != nullptr ? kept_pointer : stored.data_ptr<float>();
-  const float scale = what == "global" ? kept_scale : largest(stored.data_ptr<float>(), stored.numel());
+  const float scale =
+      what == "global" || what == "slow call" ? kept_scale : largest(stored.data_ptr<float>(), stored.numel());
   at::Tensor result = at::empty_like(x);
   float* out = result.data_ptr<float>();
   if (what == "lock order") under_locks(second_lock, first_lock, in, out, x.numel());

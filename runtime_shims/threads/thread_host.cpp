@@ -29,6 +29,8 @@
 #include <utility>
 #include <vector>
 
+#include "perturbed_memory.h"
+
 namespace aoti_debug {
 namespace {
 
@@ -119,6 +121,7 @@ class Host {
     keep_first_ = expected_.empty();
     if (keep_first_) expected_.resize(inputs_.size());
     if (plan.updates != 0) weights_ = copies_of_weights();
+    if (plan.perturbs_memory != 0) perturb_memory(plan.seed);
     running_ = plan.threads;
     waiting_ = plan.threads;
     for (uint32_t number = 0; number < plan.threads; ++number) {

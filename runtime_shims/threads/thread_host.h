@@ -25,7 +25,9 @@ struct AotiDebugThreadCall {
 struct AotiDebugThreadPlan {
   uint32_t threads;
   uint32_t calls;
-  uint32_t updates;  // the weights are updated after each call of thread 0
+  uint32_t updates;          // the weights are updated after each call of thread 0
+  uint32_t perturbs_memory;  // perturbed_memory.h
+  uint32_t seed;             // of its random numbers
 };
 
 struct AotiDebugWeightsUpdate {

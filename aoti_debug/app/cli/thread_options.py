@@ -51,8 +51,9 @@ def threads(command: _Command) -> _Command:
         type=click.IntRange(0, _LARGEST_SEED),
         is_flag=False,
         flag_value=0,
-        help="With --threads: random delays before launches, so that a race shows more often; if a call is wrong, find "
-        "the smallest set of launches whose delays show it. Without SEED, it is 0.",
+        help="With --threads: random delays before launches, and tensors in memory that is reused at once and NaN at "
+        "first, so that a race shows more often; if a call is wrong, find the smallest part of it that shows it. "
+        "Without SEED, it is 0.",
     )
     return count(runners(updates(jitter(command))))
 

@@ -100,6 +100,7 @@ class DelayedLaunches:
         wrong_without: those of them in which a call was wrong.
         launches: of the smallest set of launches whose delays show it; () if none smaller than all was found that shows
             it more often than no delays.
+        memory: perturbed memory is part of that set.
         shown: the runs with delays of this set alone in which a call was wrong.
         tried: all runs with delays of this set alone.
         runs: from threads, all together.
@@ -108,6 +109,7 @@ class DelayedLaunches:
     without: int
     wrong_without: int
     launches: tuple[Launch, ...]
+    memory: bool
     shown: int
     tried: int
     runs: int
@@ -257,6 +259,7 @@ def recorded_by_default(options: RunOptions) -> RunOptions:
     return replace(options, level=level, phase=phase, shown=Shown.NOTHING)
 
 
+MEMORY = -1  # as the number of a launch: perturbed memory
 TRIES = 3  # runs of a set of delays
 NEEDED = 2  # of these in which a call is wrong: one may be wrong without the delays
 _CONFIRMING = 10  # runs of the smallest set, and without delays
@@ -296,21 +299,27 @@ def _delays(session: ThreadSession, jitter: Jitter, together: RunResult) -> Dela
     shown: list[bool] = []
     numbers: tuple[int, ...] = ()
     if sum(without) < NEEDED:
-        search = DelaySearch(lambda chosen: is_wrong(session.called(Jitter(jitter.seed, chosen))))
-        numbers = search.smallest(range(_launches_of_a_call(together)))
+        search = DelaySearch(lambda chosen: is_wrong(session.called(_only(jitter.seed, chosen))))
+        numbers = search.smallest((MEMORY, *range(_launches_of_a_call(together))))
     if numbers:
         without += [is_wrong(session.called()) for _ in range(_CONFIRMING - TRIES)]
-        shown = [is_wrong(session.called(Jitter(jitter.seed, numbers))) for _ in range(_CONFIRMING)]
+        shown = [is_wrong(session.called(_only(jitter.seed, numbers))) for _ in range(_CONFIRMING)]
     launches = {launch.key.launch: launch for launch in session.alone.run.launches if launch.key.call == 0}
     is_confirmed = sum(shown) > sum(without)
     return DelayedLaunches(
         without=len(without),
         wrong_without=sum(without),
         launches=tuple(launches[number] for number in numbers if number in launches and is_confirmed),
+        memory=MEMORY in numbers and is_confirmed,
         shown=sum(shown),
         tried=len(shown),
         runs=session.runs,
     )
+
+
+def _only(seed: int, parts: tuple[int, ...]) -> Jitter:
+    """Delays before some launches, by their numbers in a call; perturbed memory if MEMORY is one of these."""
+    return Jitter(seed, tuple(part for part in parts if part != MEMORY), memory=MEMORY in parts)
 
 
 def _launches_of_a_call(result: RunResult) -> int:
@@ -327,7 +336,7 @@ class DelaySearch:
     """
 
     def __init__(self, shows: Callable[[tuple[int, ...]], bool]) -> None:
-        """`shows`: runs the calls with delays before launches of these numbers; True if a call is wrong."""
+        """`shows`: runs the calls with delays before launches of these numbers, or MEMORY; True if a call is wrong."""
         self._shows = shows
         self._runs = 0
         self.counts: dict[tuple[int, ...], tuple[int, int]] = {}

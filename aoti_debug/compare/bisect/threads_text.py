@@ -132,17 +132,21 @@ def delay_lines(delays: DelayedLaunches | None) -> list[str]:
     if delays is None:
         return []
     without = f"in {delays.wrong_without} of {wording.pluralize(delays.without, 'run')} without delays"
-    if delays.wrong_without and not delays.launches:
+    if delays.wrong_without and not _parts(delays):
         return [f"  delays   a call was wrong {without}, too"]
-    if not delays.launches:
-        return [f"  delays   a call was wrong {without}; no delays of some launches only showed it"]
+    if not _parts(delays):
+        return [f"  delays   a call was wrong {without}; no part of the delays and the memory showed it"]
+    shown = f"in {delays.shown} of {wording.pluralize(delays.tried, 'run')}"
+    runs = wording.pluralize(delays.runs, "run")
+    return [f"  delays   a call was wrong {without}; {shown} with {_parts(delays)} ({runs} in all)"]
+
+
+def _parts(delays: DelayedLaunches) -> str:
+    """ "delays before launch 1 k of each call and perturbed memory"; "" of none."""
     names = wording.join_truncated([f"{one.key.launch} {one.kernel}" for one in delays.launches], 4)
     launches = "launch" if len(delays.launches) == 1 else "launches"
-    shown = f"in {delays.shown} of {wording.pluralize(delays.tried, 'run')}"
-    return [
-        f"  delays   a call was wrong {without}; {shown} with delays before {launches} {names} of each call alone "
-        f"({wording.pluralize(delays.runs, 'run')} in all)"
-    ]
+    before = f"delays before {launches} {names} of each call" if delays.launches else ""
+    return " and ".join(filter(None, (before, "perturbed memory" if delays.memory else "")))
 
 
 def _call_lines(wrong: WrongCall, run: RunDir, record: ThreadsRecord) -> Iterator[str]:

@@ -72,7 +72,7 @@ class _Call(ctypes.Structure):
 class _Plan(ctypes.Structure):
     """AotiDebugThreadPlan."""
 
-    _fields_ = tuple((name, ctypes.c_uint32) for name in ("threads", "calls", "updates"))
+    _fields_ = tuple((name, ctypes.c_uint32) for name in ("threads", "calls", "updates", "perturbs_memory", "seed"))
 
 
 class _Update(ctypes.Structure):
@@ -165,7 +165,8 @@ class ThreadHost:
         """
         records = (_Call * len(calls))(*(_Call(call.thread, call.inputs, 0, 0, None) for call in calls))
         ids = (ctypes.c_uint32 * plan.threads)()
-        how = _Plan(plan.threads, len(calls), plan.updates is WeightUpdates.EQUAL)
+        perturbs_memory, seed = (False, 0) if plan.jitter is None else (plan.jitter.memory, plan.jitter.seed)
+        how = _Plan(plan.threads, len(calls), plan.updates is WeightUpdates.EQUAL, perturbs_memory, seed)
         if self._function("make")(self._host, ctypes.byref(how), records, ids) != 0:
             raise self._error()
         return ThreadCalls(self, tuple(ids), tuple(calls), records)

@@ -30,20 +30,24 @@ class WeightUpdates(str, Enum):
 
 @dataclass(frozen=True)
 class Jitter:
-    """Random delays before launches.
+    """What makes races show more often: random delays before launches, and perturbed memory.
 
     Attributes:
         seed: of the random numbers, below 2**31.
-        launches: the numbers in a call of the launches that are delayed; () for every one.
+        launches: the numbers in a call of the launches that are delayed; None for every one.
+        memory: tensors on the CPU lie in memory that is NaN at first, and that goes from thread to thread.
     """
 
     seed: int
-    launches: tuple[int, ...] = ()
+    launches: tuple[int, ...] | None = None
+    memory: bool = True
 
     @property
-    def variable(self) -> str:
-        """The value of AOTI_DEBUG_JITTER: "7", "7:0,3"."""
-        return f"{self.seed}:{','.join(map(str, self.launches))}" if self.launches else str(self.seed)
+    def variable(self) -> str | None:
+        """The value of AOTI_DEBUG_JITTER: "7", "7:0,3"; None for no delays."""
+        if self.launches is None:
+            return str(self.seed)
+        return f"{self.seed}:{','.join(map(str, self.launches))}" if self.launches else None
 
 
 @dataclass(frozen=True, kw_only=True)

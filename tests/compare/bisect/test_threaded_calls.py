@@ -19,6 +19,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     recorded_by_default,
 )
 from aoti_debug.compare.bisect.threads_text import delay_lines, fault_line, threads_lines
+from aoti_debug.compare.diff.first_difference import DifferenceKind
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
@@ -102,6 +103,17 @@ class TestCalls:
         assert line == f"  delays   a call was wrong in {found.delays.wrong_without} of 3 runs without delays, too"
         assert "--jitter 7" in " ".join(found.result.run.info.command)
 
+    def test_perturbed_memory_shows_what_reads_freed_memory(self, native_package: Path, tmp_path: Path) -> None:
+        found = called(native_package, tmp_path, "read freed memory", jitter=Jitter(0))
+        assert found.delays is not None
+        assert (found.delays.wrong_without, found.delays.shown) == (0, found.delays.tried)
+        assert (found.delays.launches, found.delays.memory) == ((), True)
+        (line,) = delay_lines(found.delays)
+        assert "a call was wrong in 0 of 10 runs without delays; in 10 of 10 runs with perturbed memory (" in line
+        first = found.wrong[0].first
+        assert first is not None
+        assert (first.launch.kernel, first.kind) == (ACT, DifferenceKind.WROTE)
+
     @pytest.mark.parametrize("updates", WeightUpdates)
     def test_a_clean_model(self, native_package: Path, tmp_path: Path, updates: WeightUpdates) -> None:
         found = called(native_package, tmp_path, "", updates=updates, runners=1)
@@ -110,6 +122,10 @@ class TestCalls:
         assert found.record.updates == (2 if updates is WeightUpdates.EQUAL else 0)
         assert found.record.runners == 1
         assert threads_lines(found)[0].startswith("EQUAL 4 calls on 2 threads: bit-equal to the same calls alone")
+
+    def test_a_clean_model_in_perturbed_memory(self, native_package: Path, tmp_path: Path) -> None:
+        found = called(native_package, tmp_path, "", jitter=Jitter(3))
+        assert (found.wrong, found.delays) == ((), None)
 
     @pytest.mark.parametrize(
         ("action", "state"), [("read", ExitKind.FAULT), ("check", ExitKind.FAULT), ("spin", ExitKind.TIMEOUT)]

@@ -10,7 +10,7 @@ from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.runs.rundir import threads_json
-from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadCall, ThreadsRecord, deal
+from aoti_debug.runs.rundir.threads_json import CallState, Jitter, OutputElement, ThreadCall, ThreadsRecord, deal
 from aoti_debug.runs.rundir.timeline import ModelCall
 from tests.wrong_types import assert_refused
 
@@ -80,3 +80,10 @@ def test_the_inputs_of_a_call_do_not_depend_on_the_number_of_threads() -> None:
         assert [one.thread for one in together] == [0, 1, 2, 3]
         assert {one.inputs for one in together} == {0, 1, 2, 3}
     assert len({one.inputs for one in several if one.thread == 0}) == 3
+
+
+@pytest.mark.parametrize(
+    ("jitter", "variable"), [(Jitter(7), "7"), (Jitter(7, (0, 3)), "7:0,3"), (Jitter(7, (), memory=True), None)]
+)
+def test_the_variable_of_delays(jitter: Jitter, variable: str | None) -> None:
+    assert jitter.variable == variable

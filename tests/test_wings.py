@@ -36,7 +36,7 @@ WINGS = {
     "repro": (OWN,),
     "compare": (
         *("protocol", "evaluate", "regions", "measure", OWN, "explain", "diff", "worker", "what_if"),
-        *("fx_repro", "bisect"),
+        *("fx_repro", "bisect", "invariance"),
     ),
     "triage": (
         *("results", "build_failures", "contracts", "nonfinite", "memory_errors", "investigation", "checks", OWN),

@@ -12,7 +12,6 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.alteration import alteration_of, changed_text, is_proof
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
@@ -33,6 +32,7 @@ from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
 from aoti_debug.compare.run_worker import EvaluatedRun, EvaluationProcess, evaluate
+from aoti_debug.compare.suspects import alteration_of, changed_text, is_proof
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
-from aoti_debug.compare.suspects import Suspect
+from aoti_debug.compare.suspects import Alteration, Suspect
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -9,8 +9,7 @@ from pathlib import Path
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Made, Operand, Origin, TracedElement
-from aoti_debug.compare.regions.fault_region import fault_region
-from aoti_debug.compare.regions.regions import find_region
+from aoti_debug.compare.regions.regions import fault_region, find_region
 from aoti_debug.compare.run_worker import evaluate
 from aoti_debug.package.manifest import Manifest, ModelLine
 from aoti_debug.package.reference.node_text import place_in_subgraph

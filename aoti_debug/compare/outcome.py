@@ -1,12 +1,25 @@
-"""The kind of finding that a comparison comes to, as a triage has them as well, and its exit code."""
+"""The outcome of a comparison: its kind and exit code, findings of a model whose launches are right, and their text."""
 
 from __future__ import annotations
 
-from aoti_debug.base import wording
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import EXIT_FINDING
-from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.comparison import Beginning, Comparison
+from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, FindingKind
+from aoti_debug.compare.precision_setting import PRECISION
+from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement
+from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
+from aoti_debug.compare.text import comparison_lines, output_text, short
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, Place, place_of
+from aoti_debug.runs.diagnosis.run_findings import element_text
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.finding import finding_lines
 
 WRONG_VALUE = FindingKind(
     "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"
@@ -61,3 +74,159 @@ def compared_text(comparison: Comparison) -> str:
 def incomplete_text(compared: str, reasons: tuple[str, ...]) -> str:
     """ "1 of 3 launches, 2 % of bytes; not compared: flex_attention"."""
     return f"{compared}; not compared: {wording.join_truncated(reasons, MAX_NAMED)}"
+
+
+_MAX_OUTPUTS = 3
+
+
+def refused(comparison: Comparison) -> Finding:
+    """The finding that eager raises an exception for inputs that the package computes with."""
+    refusal = comparison.refusal
+    assert refusal is not None
+    line = comparison.refusal_line
+    where = Place(operator=refusal.operator, frame=line) if refusal.operator else None
+    call = f" in call {refusal.call}" if refusal.call else ""
+    evidence = [] if refusal.bad is None else [_bad_text(refusal.bad, line)]
+    if refusal.bad is not None and refusal.inputs and refusal.inputs[0].name != refusal.bad.name:
+        evidence.append(f"it was computed from {', '.join(map(_element_text, refusal.inputs))}")
+    evidence.append(f"the exported program, called in eager with the inputs of this run, raises {refusal.error}{call}")
+    evidence.append(
+        f"the package computed with them: {wording.pluralize(len(comparison.run.launches), 'launch')}, no fault"
+    )
+    only = refusal.inputs[0] if len(refusal.inputs) == 1 else None
+    origin = None if only is None else Place(input=only.name, element=only.number)
+    return Finding(REFUSED, refusal.words, where, evidence=tuple(evidence), origin=origin)
+
+
+def differs(comparison: Comparison) -> Finding:
+    """The finding that outputs are not eager's, by more than their numbers are rounded, while no launch is wrong."""
+    first, *others = comparison.differing_outputs
+    begins, unrepeatable = comparison.beginning, comparison.unrepeatable
+    evidence = [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]
+    evidence += [*_setting_sentences(comparison), *map(output_text, others[:_MAX_OUTPUTS])]
+    where = None if unrepeatable is None else place_of(unrepeatable)
+    if begins is not None and unrepeatable is None:
+        launch = comparison.run.launch(begins.launch)
+        where = place_of(launch, begins.argument)
+        if begins.line is not None and not begins.operator:
+            where = replace(where, frame=begins.line)
+        evidence += _beginning_sentences(begins)
+    launches = wording.pluralize(comparison.coverage.launches, "launch")
+    evidence.append(f"{comparison.coverage.compared} of {launches} computed what the program says, but for rounding")
+    is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
+    possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
+    possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
+    recovered = any(map(comparison.is_recovered, comparison.differing_outputs))
+    command = ("aoti-debug", "build", comparison.program_word, "--inductor-config", PRECISION)
+    return Finding(
+        DIFFERS,
+        output_text(first),
+        where,
+        evidence=tuple(evidence),
+        possible=tuple(possible),
+        origin=_origin(begins, where) if unrepeatable is None else None,
+        next=(shlex.join(command),) if recovered or is_open else (),
+    )
+
+
+def unrepeatable_text(launch: Launch) -> str:
+    """ "0.0 mylib::op.default: evaluated again in eager, …"."""
+    return f"{launch.id} {launch.kernel}: {NOT_REPEATABLE}"
+
+
+def may_be_unrepeatable(launch: Launch) -> str:
+    """The sentence that a launch which gives something else each time may be to blame."""
+    return f"{launch.kernel} may be what makes the outputs differ"
+
+
+def _origin(begins: Beginning | None, where: Place | None) -> Place | None:
+    """The operator in eager whose result is not finite otherwise, or rounds otherwise, where it is known."""
+    if begins is None or where is None or not begins.operator:
+        return None
+    return Place(where.launch, where.kernel, begins.operator, "", begins.argument, None, begins.line or where.frame)
+
+
+def _beginning_sentences(begins: Beginning) -> Iterator[str]:
+    if begins.misplaced:
+        yield (
+            f"it begins in launch {begins.launch}: {begins.misplaced} of "
+            f"{wording.pluralize(begins.count, 'element')} of {begins.argument} are NaN or infinite "
+            "otherwise than eager makes them from the same inputs"
+        )
+    elif is_exact(begins.dtype):
+        yield (
+            f"it begins in launch {begins.launch}: eager rounds what {begins.argument} is decided by, and has others "
+            "from the same inputs"
+        )
+    elif begins.sensitivity:
+        yield (
+            f"it begins in launch {begins.launch}: when its inputs move by 1 ULP, {begins.argument} moves "
+            f"{short(begins.sensitivity)} times as far (relative)"
+        )
+    else:
+        yield (
+            f"it begins in launch {begins.launch}: eager rounds {begins.argument} otherwise, from the same inputs; the "
+            "launch is nearer to float64"
+        )
+    if not begins.operator:
+        return
+    operator = f"{begins.operator} ({begins.node}){f' at {begins.line.place}' if begins.line is not None else ''}"
+    if begins.misplaced:
+        yield f"in eager, {operator} is the first whose result is not finite as in float64"
+    else:
+        yield (
+            f"in float64 with only the result of {operator} rounded to {begins.rounded_to}, "
+            f"{100 * begins.share:.0f} % of the difference of {begins.argument} from eager is gone"
+        )
+
+
+def _setting_sentences(comparison: Comparison) -> Iterator[str]:
+    trial = comparison.setting
+    if trial is None:
+        return
+    if trial.failure:
+        yield f"what {trial.setting} makes of it is not known: {trial.failure}"
+        return
+    found = [(error, trial.relative.get(str(error.index))) for error in comparison.differing_outputs]
+    if all(relative == 0 for _, relative in found):
+        yield f"observed: with {trial.setting} the outputs equal eager's"
+        return
+    for error, relative in found[:_MAX_OUTPUTS]:
+        yield f"observed: with {trial.setting} {_still(error, relative)}"
+
+
+def _still(error: OutputError, relative: float | None) -> str:
+    if relative is None:
+        return f"output {error.index} is NaN or infinite otherwise than in eager, too"
+    if relative == 0:
+        return f"output {error.index} equals eager's"
+    return f"output {error.index} has a relative error of {short(relative)}"
+
+
+def _bad_text(bad: BadOperand, line: ModelLine | None) -> str:
+    """ "`table[rows]`: aten.index.Tensor: rows[1] is -1, table has 6 rows"."""
+    return f"`{line.text.strip()}`: {bad.text}" if line is not None and line.text.strip() else bad.text
+
+
+def _element_text(element: InputElement) -> str:
+    return f"{element_text(element.name, element.index)} = {element.value}"
+
+
+def outcome_lines(comparison: Comparison, width: int) -> list[str]:
+    """The headline, and what eager refuses or has otherwise; nothing where the table ends in what is wrong."""
+    kind = kind_of(comparison)
+    if comparison.unfinished or kind is WRONG_VALUE:
+        return []
+    if kind in (REFUSED, DIFFERS):
+        return finding_lines(refused(comparison) if kind is REFUSED else differs(comparison), width)
+    return terminal_cells.fitted(f"{kind.heading} {compared_text(comparison)}", width)
+
+
+def report_lines(comparison: Comparison, width: int, table: Sequence[str] = ()) -> list[str]:
+    """The table, the coverage, and what the comparison comes to.
+
+    Args:
+        table: takes the place of that of the launches.
+    """
+    outcome = outcome_lines(comparison, width)
+    return [*comparison_lines(comparison, width, table), *(["", *outcome] if outcome else [])]

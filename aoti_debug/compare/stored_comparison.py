@@ -13,12 +13,12 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError, to_data
 from aoti_debug.base.machine.steps import Steps
-from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import SILENT, Comparison, LaunchResult, ProgramResult, Row
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import verdict_on_output
 from aoti_debug.compare.outcome import kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.suspects import Alteration
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 

@@ -33,7 +33,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     recorded_by_default,
 )
 from aoti_debug.compare.bisect.threads_text import delay_lines
-from aoti_debug.compare.diff.first_difference import beside
+from aoti_debug.compare.diff.repeated_calls import beside
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.runs.run.options import RunOptions

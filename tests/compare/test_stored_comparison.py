@@ -16,10 +16,10 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare import stored_comparison
-from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.stored_comparison import document
+from aoti_debug.compare.suspects import Alteration, LostOperator
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests import schema
 from tests.views.report.subjects import comparison_of, run

@@ -29,6 +29,7 @@ VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
     "compare": "Compare every kernel launch with what the program says.",
     "diff": "Compare two runs: the first launch that reads the same bytes and writes others.",
+    "invariance": "Compare a sample alone with the same sample in a batch, bit for bit.",
     "replay": "Run again with results of launches replaced: do the outputs match eager again?",
     "precision": "Round modules to bfloat16, float16 or float8: which ones have to stay as they are?",
     "bisect": "Find the launches, or the settings, that make a model wrong.",
@@ -52,7 +53,7 @@ VERBS = {
     "guide": "Print one page for coding agents: questions and commands, JSON, exit codes.",
 }
 # Their processes are forked from one that imports torch while this one imports the command.
-_RUN_MODELS = frozenset({"triage", "compare", "diff", "precision", "profile"})
+_RUN_MODELS = frozenset({"triage", "compare", "diff", "invariance", "precision", "profile"})
 _MODEL, _SCRIPT = ".pt2", ".py"
 _FOR_FILES = {_MODEL: "build", _SCRIPT: "triage"}
 _RUN_SCRIPTS = ("exec", "triage")

@@ -21,8 +21,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.compare.compare import compare as compare_launches
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.eager_findings import report_lines
-from aoti_debug.compare.outcome import exit_code
+from aoti_debug.compare.outcome import exit_code, report_lines
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.caller_settings import with_assigned

@@ -12,8 +12,8 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
-from aoti_debug.compare.diff.first_difference import CallPairs, FirstDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call
+from aoti_debug.compare.diff.repeated_calls import CallPairs, FirstDifference
 from aoti_debug.package.recording.levels import WITH_HASHES
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, Shown

@@ -8,7 +8,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCalls, WrongCall
-from aoti_debug.compare.diff.first_difference import DifferenceKind, FirstDifference, beside
+from aoti_debug.compare.diff.repeated_calls import DifferenceKind, FirstDifference, beside
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord

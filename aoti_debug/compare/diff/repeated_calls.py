@@ -1,25 +1,172 @@
-"""Compares the calls of one run with the first of them: launches whose results change although their inputs do not."""
+"""Compares a call with the same call again: launches whose results change although their inputs do not.
+
+The calls of one run are compared with the first of them; a call from a thread with the same call alone: the first
+launch that differs, and what ran beside it.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 
-from aoti_debug.base.abi import CallKind
+from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches
-from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensors
+from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensor, RecordedTensors, TensorPair
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
-_ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
+
+class DifferenceKind(Enum):
+    """The kind of the first difference of a call."""
+
+    WROTE = "its inputs held the same values as alone, as far as they were recorded, and it wrote others"
+    MEANWHILE = "what it read changed while it ran"
+    READ = "it read other values than the launch before it had written"
+    GIVEN = "it read other values of an input or a weight"
+    UNKNOWN = "not all that it read is recorded"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A launch of another call that ran at the same time.
+
+    Attributes:
+        shares: the name of its argument that it may have written, and that lies in the memory that differs; "" if it
+            has none.
+    """
+
+    launch: Launch
+    shares: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstDifference:
+    """The first launch of a call whose recorded values differ.
+
+    Attributes:
+        launch: of the call from a thread.
+        names: its arguments that differ.
+        writer: of a READ: the launch of the same call that wrote what it read; None if that is not known.
+        beside: launches of other threads that ran at the same time: beside it, or, of a READ, since the writer ended.
+        looked_after: of a WROTE: what it read was recorded after it as well.
+    """
+
+    kind: DifferenceKind
+    launch: Launch
+    names: tuple[str, ...]
+    writer: Launch | None
+    beside: tuple[Beside, ...]
+    looked_after: bool = False
+
+
+class CallPairs:
+    """The calls of a run from threads, and those of the run alone that they are compared with."""
+
+    def __init__(self, alone: RunDir, together: RunDir) -> None:
+        self._tensors = RecordedTensors(alone), RecordedTensors(together)
+        self._together = together
+        self._flow = Dataflow(together)
+
+    def first_difference(self, alone: Sequence[Launch], together: Sequence[Launch]) -> FirstDifference | None:
+        """The first launch of a call that differs; None if none does as far as values are recorded.
+
+        Args:
+            alone, together: the launches of the same call.
+        """
+        for pair in pair_launches(alone, together, *self._tensors):
+            if reads := [read for read in pair.reads if read.equal is False]:
+                return self._read(pair, reads)
+            if writes := [write for write in pair.writes if write.equal is False]:
+                return self._wrote(pair, writes)
+        return None
+
+    def _wrote(self, pair: LaunchPair, writes: Sequence[TensorPair]) -> FirstDifference:
+        launch = pair.launch
+        changed = [read for read in pair.reads if _changed(read.b) is True]
+        is_known = all(read.equal is not None for read in pair.reads) and not pair.unpaired_reads
+        kind = DifferenceKind.MEANWHILE if changed else DifferenceKind.WROTE if is_known else DifferenceKind.UNKNOWN
+        return FirstDifference(
+            kind=kind,
+            launch=launch,
+            names=_names(changed or writes),
+            writer=None,
+            beside=self._beside(launch, launch.begin_ns, _spans(changed or writes)),
+            looked_after=kind is DifferenceKind.WROTE and all(_changed(read.b) is False for read in pair.reads),
+        )
+
+    def _read(self, pair: LaunchPair, reads: Sequence[TensorPair]) -> FirstDifference:
+        launch = pair.launch
+        origin = self._flow.writer(launch, reads[0].b.argument)
+        is_own = origin.launch is not None and origin.launch.key.call == launch.key.call
+        begin = launch.begin_ns
+        if is_own and origin.launch is not None and origin.launch.end_ns is not None:
+            begin = origin.launch.end_ns
+        return FirstDifference(
+            kind=DifferenceKind.READ if is_own else DifferenceKind.GIVEN,
+            launch=launch,
+            names=_names(reads),
+            writer=origin.launch if is_own else None,
+            beside=self._beside(launch, begin, _spans(reads)),
+        )
+
+    def _beside(self, launch: Launch, begin: int, spans: Sequence[ByteRange]) -> tuple[Beside, ...]:
+        """The launches of other threads between a time and the end of a launch; those that write there first."""
+        end = launch.begin_ns if launch.end_ns is None else launch.end_ns
+        others = overlapping(self._together.launches, launch.thread, begin, end)
+        found = [Beside(other, _shared(other, spans)) for other in others]
+        return tuple(sorted(found, key=lambda one: not one.shares))
+
+
+def overlapping(launches: Iterable[Launch], thread: int, begin: int, end: int) -> list[Launch]:
+    """The launches of other threads that ran at some time between two times, in nanoseconds of the run."""
+    return [
+        other
+        for other in launches
+        if other.thread != thread and other.begin_ns <= end and (other.end_ns is None or other.end_ns >= begin)
+    ]
+
+
+def beside(run: RunDir, launch: Launch) -> list[Launch]:
+    """The launches of other threads that ran while one ran that may not have ended; those that had not ended first."""
+    end = max(one.begin_ns for one in run.launches) if launch.end_ns is None else launch.end_ns
+    return sorted(
+        overlapping(run.launches, launch.thread, launch.begin_ns, end), key=lambda one: one.end_ns is not None
+    )
+
+
+def _changed(read: RecordedTensor) -> bool | None:
+    """True if a tensor that a launch only reads was another one after it; None if it writes it, or that is unknown."""
+    before = RecordedTensor(read.launch, read.argument, Phase.BEFORE).hash
+    after = RecordedTensor(read.launch, read.argument, Phase.AFTER).hash
+    return None if read.argument.written or before is None or after is None else before != after
+
+
+def _shared(launch: Launch, spans: Sequence[ByteRange]) -> str:
+    for argument in launch.args:
+        written = span_of(argument) if argument.written else None
+        if written is not None and any(written.overlaps(span) for span in spans):
+            return argument.name
+    return ""
+
+
+def _names(pairs: Sequence[TensorPair]) -> tuple[str, ...]:
+    return tuple(pair.b.argument.name for pair in pairs)
+
+
+def _spans(pairs: Sequence[TensorPair]) -> list[ByteRange]:
+    return [span for pair in pairs if (span := span_of(pair.b.argument)) is not None]
+
+
+ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
 
 
 @dataclass(frozen=True)
@@ -112,5 +259,5 @@ def _causes(run: RunDir, launch: Launch, kernels: dict[str, Kernel]) -> Iterator
         yield "it draws random numbers"
     names = launch.site.launches or (launch.site.kernel,)
     sources = [kernels[name].source for name in names if name in kernels]
-    if any(word in source for source in sources for word in _ATOMIC):
+    if any(word in source for source in sources for word in ATOMIC):
         yield "it adds atomically: the order of its additions changes"

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import arithmetic as tensor_float
 from aoti_debug.compare.evaluate import functions, higher_order
-from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value, with_rounded_numbers
+from aoti_debug.compare.evaluate.arguments import (
+    ExportedWeights,
+    converted,
+    in_own_dtypes,
+    python_value,
+    with_rounded_numbers,
+)
 from aoti_debug.compare.evaluate.arithmetic import (
     Arithmetic,
     Narrow,
@@ -23,6 +29,7 @@ from aoti_debug.compare.evaluate.arithmetic import (
     product,
     wide,
 )
+from aoti_debug.compare.evaluate.function_bounds import largest_of, terms_of
 from aoti_debug.compare.evaluate.functions import (
     CONDITION,
     LOOP,
@@ -35,8 +42,6 @@ from aoti_debug.compare.evaluate.functions import (
     is_random,
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
-from aoti_debug.compare.evaluate.sums import largest_of, terms_of
-from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from aoti_debug.compare.fx_repro.script_text import (
     torch_modules,
 )
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.compare.regions.fault_region import fault_region
-from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
+from aoti_debug.compare.regions.regions import UNRETURNED, fault_region, find_regions
 from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro import literals

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.compare.evaluate.arguments import ExportedWeights, has_type
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import TORCH_RAISES, NotEvaluableError, first_line
-from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.measure.state_change import begin_difference
 from aoti_debug.compare.protocol.measurement import FaultyOutput, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import ExportedRun, ProgramOutput, RecordedWeight

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.compare.evaluate.arguments import ExportedWeights, has_type
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
@@ -18,7 +19,6 @@ from aoti_debug.compare.evaluate.functions import (
     missing_function_reason,
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
-from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors, KnownValue, RecordedWeight
 from aoti_debug.compare.worker.recorded_tensors import load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files

@@ -21,10 +21,10 @@ from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.machine import torch_settings, user_code
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.messages import ErrorData
+from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.explain.element_trace import ElementTrace
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, TracedElement

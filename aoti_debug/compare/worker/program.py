@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
-from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure.state_change import (
     NOISE_SEEDS,
     NOISE_UNITS,

@@ -14,10 +14,10 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate import arithmetic as tensor_float
+from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
-from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure.choices import equal_choices, may_choose, range_of_choices, selected_from
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate import rounding_noise
+from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
-from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import RegionResult, SavedOutput, SavedValue
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Region, ValueArithmetic
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_part, load_value

@@ -7,9 +7,19 @@ from dataclasses import replace
 
 from aoti_debug.base import wording
 from aoti_debug.compare.comparison import Comparison, Row
-from aoti_debug.compare.eager_findings import differs, may_be_unrepeatable, refused, unrepeatable_text
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.outcome import DIFFERS, MAX_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
+from aoti_debug.compare.outcome import (
+    DIFFERS,
+    MAX_NAMED,
+    REFUSED,
+    WRONG_VALUE,
+    compared_text,
+    differs,
+    kind_of,
+    may_be_unrepeatable,
+    refused,
+    unrepeatable_text,
+)
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import (
     alteration_sentences,

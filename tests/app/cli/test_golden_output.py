@@ -38,8 +38,10 @@ from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChang
 from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.text import diff_lines
-from aoti_debug.compare.eager_findings import report_lines
 from aoti_debug.compare.fx_repro.fx_repro import FxRepro
+from aoti_debug.compare.invariance.remedies import RemedyTrial, candidates
+from aoti_debug.compare.invariance.text import invariance_lines
+from aoti_debug.compare.outcome import report_lines
 from aoti_debug.compare.what_if.precision_text import precision_lines
 from aoti_debug.compare.what_if.replay import Reached
 from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
@@ -73,6 +75,7 @@ from tests.app.cli.commands.test_top import state
 from tests.compare.bisect.test_text import RIGHT, WRONG
 from tests.compare.bisect.test_text import found as bisection
 from tests.compare.chains import chain
+from tests.compare.invariance.made_runs import by_size, double, made
 from tests.compare.what_if.rounded import rounded_model
 from tests.factories import make_manifest
 from tests.paths import TESTS
@@ -149,6 +152,12 @@ def _compare(columns: int) -> list[str]:
 def _diff(columns: int) -> list[str]:
     first, second = chain(Path("a"), ADD), chain(Path("b"), ADD, wrong=2)
     return diff_lines(diff_runs(first, second))
+
+
+def _invariance(columns: int) -> list[str]:
+    found = made(Path("invariance"), [double, by_size, double], operator="aten.addmm.out")
+    changes = next(candidates([found.begins[0].first.launch.site], "cpu"))
+    return invariance_lines(found, (RemedyTrial(changes, made(Path("fixed"), [double])),))
 
 
 def _replay(columns: int) -> list[str]:
@@ -293,6 +302,7 @@ OUTPUTS: dict[str, Callable[[int], Iterable[str]]] = {
     "triage": _triage,
     "compare": _compare,
     "diff": _diff,
+    "invariance": _invariance,
     "replay": _replay,
     "precision": _precision,
     "bisect": _bisect,
@@ -329,8 +339,8 @@ def printed(command: str, columns: int) -> list[str]:
     lines = [
         part for line in OUTPUTS[command](columns) for part in terminal_cells.fitted(wording.printable(line), columns)
     ]
-    for made in Path().iterdir():
-        shutil.rmtree(made)
+    for folder in Path().iterdir():
+        shutil.rmtree(folder)
     return lines
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.protocol.measurement import Advance, FaultyOutput, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import (
     ExportedRun,

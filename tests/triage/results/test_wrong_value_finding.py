@@ -11,14 +11,13 @@ import pytest
 import torch
 
 from aoti_debug.base import wording
-from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
-from aoti_debug.compare.suspects import Suspect
+from aoti_debug.compare.suspects import Alteration, Suspect
 from aoti_debug.compare.text import output_lines
 from aoti_debug.package.manifest import Kind, ModelLine
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE

@@ -16,9 +16,8 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.by_module import module_lines, modules_document, modules_of
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.eager_findings import report_lines
 from aoti_debug.compare.modules import PartedBy
-from aoti_debug.compare.outcome import exit_code
+from aoti_debug.compare.outcome import exit_code, report_lines
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.views.report import report

@@ -14,10 +14,9 @@ from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import first_difference
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
-from aoti_debug.compare.eager_findings import differs, refused, report_lines
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.outcome import DIFFERS, REFUSED, exit_code, kind_of
+from aoti_debug.compare.outcome import DIFFERS, REFUSED, differs, exit_code, kind_of, refused, report_lines
 from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region

@@ -1,0 +1,149 @@
+"""`aoti-debug invariance`: one sample alone and among others, bit for bit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli.live_output import StepLines
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.remedies import try_remedies
+from aoti_debug.compare.invariance.text import MAX_LISTED, document, invariance_lines
+from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+
+
+@click.command("invariance")
+@click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@click.option(
+    "--dim",
+    metavar="DIM",
+    default=BATCH,
+    show_default=True,
+    help="The size that varies: batch, length, an axis of an input as ids.1, or a symbol of the program as s77.",
+)
+@click.option(
+    "--sizes",
+    metavar="N,N",
+    default=",".join(map(str, SIZES)),
+    show_default=True,
+    help="Its values. The sample is alone at the smallest one.",
+)
+@click.option(
+    "--sample",
+    metavar="ROW",
+    default="",
+    help="The row of the inputs that is the sample, or FIRST:END.  [default: 0; along another axis than the first, as "
+    "many rows as the smallest size]",
+)
+@click.option(
+    "--others",
+    type=click.Choice([others.value for others in Others]),
+    default=Others.GIVEN.value,
+    show_default=True,
+    help="Beside the sample: given rows of the inputs, elements drawn from them, or zeros as padding.",
+)
+@click.option(
+    "--fix",
+    "fixes",
+    is_flag=True,
+    help="Of an exported program that varies: build it with settings that may keep the bits equal, and see if they do.",
+)
+@options.inputs("the embedded ones")
+@options.random_inputs()
+@options.inductor_configs
+@options.user_code
+@options.out(ResultKind.DIFFS, "the runs")
+@click.option("--all", "show_all", is_flag=True, help="List every launch.")
+@options.json_output("invariance")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    model: Path,
+    dim: str,
+    sizes: str,
+    sample: str,
+    others: str,
+    fixes: bool,
+    inputs: Path | None,
+    random_inputs: int | None,
+    configs: tuple[str, ...],
+    user_code: UserCode,
+    out: Path,
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Has a sample the same bits alone and among others? Find the launches in which they begin to differ.
+
+    MODEL.pt2 is an exported program, a compiled or an instrumented package with a size that is not fixed. One sample is
+    run alone, and in larger batches at the first and at the last place. Launches are paired, and the sample's elements
+    of all that they read and write are compared bit for bit. Exit code 1: a launch or an output has other bits for the
+    sample; 8: the same as far as it is known.
+    """
+    if inputs is not None and random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
+    if fixes and archive.inspect(model).kind is not ArtifactKind.EXPORTED:
+        raise UsageError(f"{model} cannot be built with other settings", hint="--fix takes an exported program")
+    chosen = InvarianceOptions(
+        model=model,
+        dim=dim,
+        sizes=parse_sizes(sizes),
+        sample=parse_sample(sample),
+        others=Others(others),
+        inputs=inputs,
+        random_inputs=random_inputs,
+        inductor_configs=options.parse_configs(configs),
+        out=out,
+        user_code=user_code,
+    )
+    with StepLines(LastDurations("invariance", str(model.resolve()))) as progress:
+        found = invariance(chosen, progress)
+        trials = try_remedies(found, chosen, progress) if fixes else ()
+    if as_json:
+        print_json(document(found, trials))
+    else:
+        print_lines(["", *invariance_lines(found, trials, most=sys.maxsize if show_all else MAX_LISTED)])
+    context.exit(exit_code(found))
+
+
+def exit_code(found: Invariance) -> int:
+    """The exit code of `aoti-debug invariance`."""
+    return EXIT_FINDING if found.is_finding else EXIT_CLEAN if found.is_complete else EXIT_INCOMPLETE
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Parses "1,4,16".
+
+    Raises:
+        UsageError: it is no list of sizes.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise UsageError(f"--sizes {text} is no list of sizes", hint="--sizes 1,4,16")
+    return tuple(map(int, words))
+
+
+def parse_sample(text: str) -> range | None:
+    """Parses "3" or "0:8"; None for "".
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if not text:
+        return None
+    first, colon, end = text.partition(":")
+    if first.isdecimal() and (end.isdecimal() if colon else True):
+        rows = range(int(first), int(end) if colon else int(first) + 1)
+        if rows:
+            return rows
+    raise UsageError(f"--sample {text} is neither a row nor FIRST:END", hint="--sample 0, or --sample 0:8")

@@ -1,0 +1,232 @@
+"""Batch invariance as lines of text, and as JSON data: docs/invariance.schema.json."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from aoti_debug.base import wording
+from aoti_debug.compare.diff.element_difference import ElementDifference
+from aoti_debug.compare.invariance.invariance import Invariance, VaryingLaunch
+from aoti_debug.compare.invariance.remedies import RemedyTrial
+from aoti_debug.compare.invariance.sample_rows import RowsRelation
+from aoti_debug.compare.invariance.variance import LaunchRelation, SampleRun, SampleTensor, facts
+from aoti_debug.package.manifest import Kernel
+
+FORMAT = 1
+MAX_LISTED = 8  # launches of each list unless all are asked for
+_RELATIONS = {
+    LaunchRelation.BEGINS: "read the same bits of the sample, and wrote others",
+    LaunchRelation.MIXES: "what it writes for the sample changes with the values of the other rows",
+    LaunchRelation.UNREPEATABLE: "writes other bits from run to run, with the same inputs",
+    LaunchRelation.UNKNOWN: "not known",
+}
+
+
+def invariance_lines(found: Invariance, trials: Sequence[RemedyTrial] = (), *, most: int = MAX_LISTED) -> list[str]:
+    """The runs, the launches in which the sample's bits begin to differ, and the verdict.
+
+    Args:
+        trials: builds with other settings.
+        most: how many launches each list has.
+    """
+    lines = [*_subject(found), ""]
+    lists = (found.begins, found.mixes, found.unrepeatable, found.unknown)
+    for launches in lists:
+        for item in launches[:most]:
+            lines += _launch(item, found.alone.run.manifest.kernels)
+        if len(launches) > most:
+            lines.append(f"and {len(launches) - most} more: --all lists them")
+    lines += list(_own(found, most))
+    if any(lists):
+        lines.append("")
+    lines += list(_counts(found))
+    lines += list(_outputs(found))
+    lines += [*_enough(found), *itertools.chain.from_iterable(map(_trial, trials))]
+    return [*lines, found.verdict]
+
+
+def _subject(found: Invariance) -> Iterator[str]:
+    rows = wording.pluralize(found.alone.width, "row")
+    yield f"sample   {rows} along {found.varied.text} ({found.varied.symbol}): {found.alone.surroundings.text}"
+    yield f"against  {'; '.join(run.surroundings.text for run in found.runs)}"
+
+
+def _launch(item: VaryingLaunch, kernels: Sequence[Kernel]) -> Iterator[str]:
+    first = item.first
+    yield f"{first.launch.id} {first.launch.kernel}: {_RELATIONS[item.relation]}"
+    if line := _model_line(item):
+        yield f"  model    {line}"
+    if first.reason:
+        yield f"  because  {first.reason}"
+    yield f"  at       {'; '.join(run.surroundings.text for run, _ in item.rows)}"
+    for tensor in first.differing:
+        yield f"  {tensor.name:<8} {_tensor(tensor)}"
+    if mixed := [tensor.name for tensor in first.writes if tensor.rows.relation is RowsRelation.MIXED]:
+        yield f"  changes  {wording.join_truncated(mixed, 4)} with the values of the other rows"
+    varied = [tensor for tensor in first.reads if tensor.shapes[0] != tensor.shapes[1]]
+    if item.relation is LaunchRelation.BEGINS and varied:
+        yield f"  read     {', '.join(map(_shapes, varied))}: the same bits of the sample"
+    for fact in facts(first, kernels) if item.relation is LaunchRelation.BEGINS else ():
+        yield f"  known    {fact}"
+
+
+def _own(found: Invariance, most: int) -> Iterator[str]:
+    own = found.own or ()
+    for item in own[:most]:
+        launch = item.first.launch
+        yield f"{launch.id} {launch.kernel}: begins of its own as well, given the bits that the sample has alone"
+        if line := _model_line(item):
+            yield f"  model    {line}"
+        for tensor in item.first.differing:
+            yield f"  {tensor.name:<8} {_tensor(tensor)}"
+    if len(own) > most:
+        yield f"and {len(own) - most} more: --all lists them"
+
+
+def _model_line(item: VaryingLaunch) -> str:
+    origin = item.first.launch.site.provenance
+    lines = [line.place for line in origin.source[:1]]
+    return "  ".join([*lines, *([f"in {wording.join_truncated(origin.modules, 3)}"] if origin.modules else [])])
+
+
+def _tensor(tensor: SampleTensor) -> str:
+    found = tensor.rows.elements
+    if found is None:
+        return "has another number of elements for the sample"
+    differ = f"{found.different} of {wording.pluralize(found.elements, 'element')} of the sample differ"
+    if found.max_ulp is not None:
+        return f"{differ}, at most {wording.number(found.max_ulp)} ULP"
+    return differ if found.max_absolute is None else f"{differ}, at most by {wording.number(found.max_absolute)}"
+
+
+def _shapes(tensor: SampleTensor) -> str:
+    first, second = (f"[{', '.join(map(str, shape))}]" for shape in tensor.shapes)
+    return f"{tensor.name} {first} and {second}"
+
+
+def _counts(found: Invariance) -> Iterator[str]:
+    if found.follows:
+        of_own = "; given the bits of the sample alone, they write the same" if found.own == () else ""
+        yield f"{wording.pluralize(found.follows, 'launch')} read other bits of the sample, and wrote others{of_own}"
+    if found.absorbs:
+        yield f"{wording.pluralize(found.absorbs, 'launch')} read other bits of the sample, and wrote the same"
+    yield f"{wording.pluralize(found.same, 'launch')} with the same bits of the sample in every run"
+
+
+def _outputs(found: Invariance) -> Iterator[str]:
+    told: dict[tuple[int, str], list[str]] = {}
+    for run, outputs in found.outputs:
+        for output in outputs:
+            if output.tensor.rows.relation is not RowsRelation.EQUAL:
+                told.setdefault((output.index, _output(output.tensor)), []).append(run.surroundings.text)
+    for (index, what), places in told.items():
+        yield f"output {index}: {what} ({'; '.join(places)})"
+
+
+def _output(tensor: SampleTensor) -> str:
+    rows = tensor.rows
+    if rows.relation is RowsRelation.MIXED:
+        return "changes with the values of the other rows"
+    return f"is not known ({rows.reason})" if rows.relation is RowsRelation.UNKNOWN else _tensor(tensor)
+
+
+def _enough(found: Invariance) -> Iterator[str]:
+    """What gives the sample the same bits everywhere, as far as it was run."""
+    enough = found.enough
+    if enough:
+        least = min(run.surroundings.size for run in enough)
+        runs = "; ".join(run.surroundings.text for run in enough)
+        yield f"works: a size of {least} or more (fill smaller ones up): the same bits at {runs}"
+
+
+def _trial(trial: RemedyTrial) -> Iterator[str]:
+    yield f"{'works' if trial.works else 'does not work'}: {' '.join(trial.lines)}"
+    yield f"  built    {trial.said}"
+
+
+def document(found: Invariance, trials: Sequence[RemedyTrial] = ()) -> dict[str, Any]:
+    """The object that `aoti-debug invariance --json` prints.
+
+    Args:
+        trials: builds with other settings.
+    """
+    kernels = found.alone.run.manifest.kernels
+    return {
+        "format": FORMAT,
+        "verdict": found.verdict,
+        "is_invariant": not found.is_finding and found.is_complete,
+        "dim": {"symbol": found.varied.symbol, "input": found.varied.text},
+        "width": found.alone.width,
+        "alone": _run(found.alone),
+        "runs": [_run(run) for run in found.runs],
+        "launches": found.launches,
+        "begins": _launches(found.begins, kernels),
+        "mixes": _launches(found.mixes, kernels),
+        "unrepeatable": _launches(found.unrepeatable, kernels),
+        "unknown": _launches(found.unknown, kernels),
+        "own": None if found.own is None else _launches(found.own, kernels),
+        "equal_runs": [[_place(run) for run in group] for group in found.equal_runs],
+        "enough": min((run.surroundings.size for run in found.enough), default=None),
+        "follows": found.follows,
+        "absorbs": found.absorbs,
+        "same": found.same,
+        "fixes": [{"lines": list(trial.lines), "works": trial.works, "said": trial.said} for trial in trials],
+        "outputs": [
+            {"output": output.index, **_place(run), **_rows(output.tensor)}
+            for run, outputs in found.outputs
+            for output in outputs
+        ],
+    }
+
+
+def _run(run: SampleRun) -> dict[str, Any]:
+    return {"run": str(run.run.path), **_place(run)}
+
+
+def _place(run: SampleRun) -> dict[str, Any]:
+    where = run.surroundings
+    return {"size": where.size, "place": where.place, "others": where.others.value}
+
+
+def _launches(items: Iterable[VaryingLaunch], kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
+    return [
+        {
+            "launch": item.first.launch.id,
+            "kernel": item.first.launch.kernel,
+            "model": next((line.place for line in item.first.launch.site.provenance.source), None),
+            "modules": list(item.first.launch.site.provenance.modules),
+            "reason": item.first.reason,
+            "known": list(facts(item.first, kernels)),
+            "runs": [_place(run) for run, _ in item.rows],
+            "reads": _tensors(item.first.reads),
+            "writes": _tensors(item.first.writes),
+        }
+        for item in items
+    ]
+
+
+def _tensors(tensors: Sequence[SampleTensor]) -> list[dict[str, Any]]:
+    return [{"name": tensor.name, "shapes": [list(s) for s in tensor.shapes], **_rows(tensor)} for tensor in tensors]
+
+
+def _rows(tensor: SampleTensor) -> dict[str, Any]:
+    found = tensor.rows
+    relation = {"relation": found.relation.value, "reason": found.reason}
+    return relation if found.elements is None else {**relation, **_elements(found.elements)}
+
+
+def _elements(found: ElementDifference) -> dict[str, Any]:
+    return {
+        "elements": found.elements,
+        "different": found.different,
+        "ulp": _number(found.max_ulp),
+        "atol": _number(found.max_absolute),
+        "rtol": _number(found.max_relative),
+    }
+
+
+def _number(value: float | None) -> float | str | None:
+    return str(value) if value is not None and not math.isfinite(value) else value

@@ -1,0 +1,233 @@
+"""Plants kernels whose results depend on the batch, and looks whether `aoti-debug invariance` names them; real models.
+
+usage: python -m benchmarks.quality.invariance [planted] [NAME ...]
+
+Without names, all of the real models. `planted`: a model of ten steps, each of which has its samples at another place:
+as rows, flattened with the time steps on either side, behind another axis, as scores, as numbers, in bfloat16. One
+after the other gives a sample other bits by the size of the batch or by its place in it; that step, and no other
+launch, must be named. With none planted, nothing may be named. Prints a Markdown table. Exit code 1: a step was not
+named, or another launch was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.runs.rundir.timeline import Launch
+from benchmarks.markdown import table
+from benchmarks.models import ordinary_models
+from benchmarks.quality import invariance_ops
+
+OPS = "benchmarks.quality.invariance_ops"
+step = invariance_ops.step
+PLANTS = (  # the step, the fault, and the sizes and places where it shows, of the default sizes
+    (0, "size", {(4, 0), (16, 0), (16, 15)}),
+    (1, "place", {(16, 15)}),
+    (2, "large", {(16, 0), (16, 15)}),
+    (3, "size", {(4, 0), (16, 0), (16, 15)}),
+    (4, "place", {(16, 15)}),
+    (5, "size", {(4, 0), (16, 0), (16, 15)}),
+    (6, "large", {(16, 0), (16, 15)}),
+    (7, "place", {(16, 15)}),
+    (8, "size", {(4, 0), (16, 0), (16, 15)}),
+    (9, "odd", {(4, 0), (16, 0), (16, 15)}),
+)
+
+
+class Steps(nn.Module):
+    """Ten steps with generated kernels between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x: Tensor) -> Any:
+        hidden = self.norm(step(x, 0, 0, 1))  # [batch, 12, 16]
+        hidden = F.gelu(step(hidden.flatten(0, 1), 1, 0, 12)).unflatten(0, (-1, 12))
+        hidden = torch.tanh(step(hidden.transpose(0, 1).contiguous(), 2, 1, 1))  # [12, batch, 16]
+        hidden = step(hidden.flatten(0, 1), 3, 0, -12).unflatten(0, (12, -1)) * 1.5
+        hidden = step(hidden.permute(2, 1, 0).contiguous(), 4, 1, 1) + 1  # [16, batch, 12]
+        hidden = hidden.permute(1, 2, 0)
+        scores = step(torch.softmax((hidden.unsqueeze(2) - hidden.unsqueeze(1)).square().sum(-1), -1), 5, 0, 1)
+        mixed = step((scores.unsqueeze(-1) * hidden.unsqueeze(1)).sum(2).bfloat16(), 6, 0, 1).float() * 2
+        pooled = step(mixed.mean(1), 7, 0, 1)  # [batch, 16]
+        largest = step(pooled.argmax(-1), 8, 0, 1)  # [batch]
+        return step(pooled.sum(-1), 9, 0, 1) * 3, largest * 2, mixed
+
+
+@dataclass(frozen=True)
+class Real:
+    """A model with samples along the first axis of its inputs.
+
+    Attributes:
+        inputs: of eight samples.
+    """
+
+    module: Callable[[], nn.Module]
+    inputs: Callable[[], tuple[Any, ...]]
+    configs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Attention(nn.Module):
+    """Scaled dot product attention between two linear layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4).unbind(0)
+        attended = F.scaled_dot_product_attention(q, k, v)
+        return self.out(attended.transpose(1, 2).flatten(2))
+
+
+class Bags(nn.Module):
+    """An embedding bag of a fixed number of indices for each sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag, self.out = nn.EmbeddingBag(100, 32, mode="mean"), nn.Linear(32, 8)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.out(self.bag(ids))
+
+
+class LongSoftmax(nn.Module):
+    """Softmax and sums over a long axis."""
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.softmax(x, -1).square().sum(-1), torch.logsumexp(x * 3, -1)
+
+
+class Net(nn.Module):
+    """Convolutions with batch normalisation in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.Conv2d(16, 16, 3)
+        self.out = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.second(F.relu(self.norm(self.first(x)))).mean((2, 3)))
+
+
+def _normal(*shapes: tuple[int, ...]) -> Callable[[], tuple[Tensor, ...]]:
+    return lambda: tuple(torch.randn(8, *shape) for shape in shapes)
+
+
+_TEMPLATE = {"freezing": True, "max_autotune_gemm": True, "max_autotune_gemm_backends": "CPP"}
+_PERCEPTRON = lambda: nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))  # noqa: E731
+REAL = {
+    "perceptron": Real(_PERCEPTRON, _normal((64,))),
+    "perceptron, GEMM template": Real(_PERCEPTRON, _normal((64,)), _TEMPLATE),
+    "attention": Real(Attention, _normal((24, 64))),
+    "layer norm": Real(lambda: nn.Sequential(nn.LayerNorm(96), nn.SiLU()), _normal((12, 96))),
+    "convolutions": Real(Net, _normal((3, 16, 16))),
+    "embedding bag": Real(Bags, lambda: (torch.randint(0, 100, (8, 6)),)),
+    "long softmax": Real(LongSoftmax, _normal((5000,))),
+    "gated recurrent": Real(ordinary_models.Recurrent, _normal((5, 24))),
+    "functions": Real(ordinary_models.Functions, _normal((40,))),
+    "batch norm in training": Real(ordinary_models.Convolutions, _normal((3, 16, 16))),
+}
+
+
+def program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> Path:
+    """Exports a module with a batch of 1 to 64."""
+    batch = torch.export.Dim("batch", min=1, max=64)
+    with torch.no_grad():
+        exported = torch.export.export(module, inputs, dynamic_shapes=tuple({0: batch} for _ in inputs))
+    torch.export.save(exported, path)
+    return path
+
+
+def planted(folder: Path) -> bool:
+    """Looks for each of the planted faults; True if each was named, and nothing else."""
+    torch.manual_seed(0)
+    package = builder.build(
+        program(Steps().eval(), (torch.randn(8, 12, 16),), folder / "steps.pt2"),
+        output=folder / "steps.instrumented.pt2",
+        imports=[OPS],
+    )
+    rows, right = [], True
+    for number, kind, places in (*PLANTS, (-1, "none", set())):
+        os.environ[invariance_ops.VARIABLE] = f"{number}:{kind}"
+        found = invariance(InvarianceOptions(model=package, out=folder / "runs", user_code=UserCode((OPS,))))
+        named = [_step(item.first.launch, found.alone.run.manifest) for item in found.begins]
+        where = {(run.surroundings.size, run.surroundings.place) for item in found.begins for run, _ in item.rows}
+        others = len(found.mixes) + len(found.unrepeatable) + len(found.unknown) + len(found.own or ())
+        expected = [] if number < 0 else [number]
+        is_right = named == expected and where == places and not others
+        right = right and is_right
+        rows.append([str(number), kind, str(named), str(sorted(where)), str(others), "yes" if is_right else "NO"])
+    os.environ.pop(invariance_ops.VARIABLE)
+    table(("step", "fault", "named", "at (size, place)", "others named", "right"), rows)
+    return right
+
+
+def _step(launch: Launch, manifest: Manifest) -> int:
+    """The number of a step; -1 for another launch."""
+    steps = [site.id for site in manifest.sites if "step" in site.kernel]
+    return steps.index(launch.site.id) if launch.site.id in steps else -1
+
+
+def real(names: list[str], folder: Path) -> None:
+    """Prints what is found in real models."""
+    rows = []
+    for number, name in enumerate(names):
+        model = REAL[name]
+        torch.manual_seed(0)
+        path = program(model.module().eval(), model.inputs(), folder / f"{number}.pt2")
+        begin = time.monotonic()
+        try:
+            found = invariance(InvarianceOptions(model=path, out=folder / "runs", inductor_configs=model.configs))
+        except AotiDebugError as error:
+            rows.append([name, "-", wording.first_line(str(error)), "", "", ""])
+            continue
+        rows.append([name, str(found.launches), *_row(found), f"{time.monotonic() - begin:.0f} s"])
+        print(name, found.verdict, file=sys.stderr, flush=True)
+    table(("model", "launches", "first launch", "largest", "same bits from", "time"), rows)
+
+
+def _row(found: Invariance) -> list[str]:
+    first = next(iter((*found.begins, *found.mixes, *found.unrepeatable)), None)
+    if first is None:
+        return ["none" if found.is_complete else "none known", "", ""]
+    ulp = max(
+        (tensor.rows.elements.max_ulp or 0 for tensor in first.first.differing if tensor.rows.elements), default=0
+    )
+    enough = min((run.surroundings.size for run in found.enough), default=None)
+    what = f"{first.first.launch.kernel} {first.relation.value}"
+    return [what, f"{ulp:g} ULP" if ulp else "", "" if enough is None else str(enough)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*REAL, "planted"], metavar="NAME")
+    names = parser.parse_args().names
+    with tempfile.TemporaryDirectory() as base:
+        right = planted(Path(base)) if "planted" in names or not names else True
+        if chosen := [name for name in names or REAL if name != "planted"]:
+            real(chosen, Path(base))
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

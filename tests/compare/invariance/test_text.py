@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from aoti_debug.compare.invariance.remedies import RemedyTrial, candidates
+from aoti_debug.compare.invariance.text import document, invariance_lines
+from tests.compare.invariance.made_runs import by_size, double, made
+from tests.schema import DOCS, problems
+
+
+def test_what_people_and_programs_read(tmp_path: Path) -> None:
+    found = made(tmp_path, [double, by_size, double], operator="aten.addmm.out")
+    changes = next(candidates([found.begins[0].first.launch.site], "cpu"))
+    trials = (
+        RemedyTrial(changes, None, "a compiler is missing"),
+        RemedyTrial(changes, made(tmp_path / "b", [double])),
+    )
+    lines = invariance_lines(found, trials)
+    assert lines[:2] == [
+        "sample   1 row along axis 0 of x (s0): size 1, place 0",
+        "against  size 4, place 0; size 4, place 3",
+    ]
+    assert "0.1 cpp_1: read the same bits of the sample, and wrote others" in lines
+    assert (
+        "works: a size of 4 or more (fill smaller ones up): the same bits at size 4, place 0; size 4, place 3" in lines
+    )
+    assert lines[-1] == "VARIES from 0.1 cpp_1 on"
+    template = "--inductor-config freezing=True --inductor-config max_autotune_gemm=True"
+    assert f"does not work: {template} --inductor-config max_autotune_gemm_backends=CPP" in lines
+    assert "  built    a compiler is missing" in lines
+    assert f"works: {template} --inductor-config max_autotune_gemm_backends=CPP" in lines
+    data = document(found, trials)
+    assert problems(data, json.loads((DOCS / "invariance.schema.json").read_text())) == []
+    assert (data["enough"], data["same"], data["is_invariant"]) == (4, 1, False)
+    assert [fix["works"] for fix in data["fixes"]] == [False, True]
+    assert document(made(tmp_path / "c", [double]))["is_invariant"] is True

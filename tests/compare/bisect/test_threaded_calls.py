@@ -19,7 +19,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     recorded_by_default,
 )
 from aoti_debug.compare.bisect.threads_text import delay_lines, fault_line, threads_lines
-from aoti_debug.compare.diff.first_difference import DifferenceKind
+from aoti_debug.compare.diff.repeated_calls import DifferenceKind
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates

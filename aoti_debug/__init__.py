@@ -5,6 +5,7 @@
 
     found = aoti_debug.triage(model, x)  # why does it crash, hang, or compute NaN or wrong values?
     compared = aoti_debug.compare(model, x)  # every launch against what the program says
+    found = aoti_debug.equal(model, x)  # what makes it equal to eager, bit for bit
     with aoti_debug.record() as recorded: ...  # the packages that are compiled or loaded in the block
     written = aoti_debug.repro(recorded)  # a script that replays one launch alone
     result = aoti_debug.debug(model, x)  # export, build and run: result.outputs, result.verdict, result.run
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aoti_debug.app.python.debug import debug
     from aoti_debug.app.python.notebook import load_ipython_extension
-    from aoti_debug.app.python.procedures import compare, repro, triage
+    from aoti_debug.app.python.procedures import compare, equal, repro, triage
     from aoti_debug.app.python.record import record
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build
@@ -45,6 +46,7 @@ __all__ = [
     "compare",
     "debug",
     "diagnose",
+    "equal",
     "inspect",
     "inspect_modules",
     "inspector",
@@ -65,6 +67,7 @@ _MODULES = {
     "compare": "aoti_debug.app.python.procedures",
     "debug": "aoti_debug.app.python.debug",
     "diagnose": "aoti_debug.runs.diagnosis.diagnose",
+    "equal": "aoti_debug.app.python.procedures",
     "inspect": "aoti_debug.runs.run.inspector",
     "inspect_modules": "aoti_debug.package.printing.inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",

@@ -69,6 +69,7 @@ def test_all_names_are_there() -> None:
         "compare",
         "debug",
         "diagnose",
+        "equal",
         "inspect",
         "inspect_modules",
         "inspector",

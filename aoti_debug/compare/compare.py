@@ -153,7 +153,7 @@ def _bytes(launch: Launch) -> list[int]:
 
 
 PACKAGE = "package.pt2"
-_OUTPUTS = "outputs"
+OUTPUTS = "outputs"
 _COMPILED = (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
 
 
@@ -164,22 +164,26 @@ class CompareOptions(ModelCalls):
     Attributes:
         model: an exported program, a compiled or an instrumented package, or a run: its directory or name.
         exported: the exported program that a compiled package came from.
+        program: the exported program that an instrumented package was built from; None where it is not known.
         random_inputs: the seed of inputs to make, for a first look; None to take given ones.
         filters: the launches to compare.
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
         left_out: operators that are called as they are when the model is built; None to note nothing either.
         inductor_configs: as for `build` and `run`.
+        tries_setting: builds the program once more where eager's rounding may explain how outputs differ.
     """
 
     model: Path
     exported: Path | None = None
+    program: Path | None = None
     random_inputs: int | None = None
     filters: SiteFilter = EVERYTHING
     metric: str = ""
     out: Path = field(default_factory=ResultKind.COMPARES.place)
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     left_out: LeftOut | None = None
+    tries_setting: bool = True
 
 
 def compare(options: CompareOptions, listener: StepListener | None = None) -> Comparison:
@@ -258,12 +262,12 @@ class _Session:
             require_trust(run, trusted=options.user_code.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
-            returned = self._folder / _OUTPUTS  # of a run that was made on this account; any other has not saved them
+            returned = self._folder / OUTPUTS  # of a run that was made on this account; any other has not saved them
             scope = Scope(
                 filters=options.filters,
                 metric=options.metric,
                 user_code=options.user_code,
-                exported=exported_of(options.model, options.exported),
+                exported=exported_of(options.model, options.exported or options.program),
                 outputs=returned if returned.is_dir() else None,
             )
             comparison = self._with_setting(compare_run(run, scope, self._folder, self._steps), run)
@@ -273,8 +277,8 @@ class _Session:
     def _with_setting(self, comparison: Comparison, run: RunDir) -> Comparison:
         """The comparison with the outputs of another setting, if that may explain them and the program is known."""
         options, folder = self._options, self._folder
-        program = exported_of(options.model, options.exported)
-        if program is None:
+        program = exported_of(options.model, options.exported or options.program)
+        if program is None or not options.tries_setting:
             return comparison
         building, running = replace(self._building(), program=program), self._running(run.inputs, run.info.calls)
         with changed_environment(torch_settings.environment(run.info.torch_settings)):
@@ -362,7 +366,7 @@ class _Session:
             phase="both",
             calls=calls,
             user_code=self._options.user_code,
-            outputs=self._folder / _OUTPUTS,
+            outputs=self._folder / OUTPUTS,
             built_from=self._options.model.name if self._options.model.is_file() else "",
         )
 

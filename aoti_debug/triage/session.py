@@ -11,11 +11,10 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, InputMismatch, ToolchainError, UsageError
 from aoti_debug.base.machine import cache
-from aoti_debug.base.machine.compiler import find_torch
+from aoti_debug.base.machine.compiler import find_torch, installed_versions
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
-from aoti_debug.base.machine.system import installed_versions
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.outcome import incomplete_text
 from aoti_debug.instrument.builder import compare_kernels, join_program

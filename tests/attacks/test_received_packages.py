@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from aoti_debug.app.cli import main
-from aoti_debug.base.machine import trusted_hashes
-from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2 import archive, trust
 
 
 def copy_with(source: Path, target: Path, change: dict[str, bytes]) -> None:
@@ -105,7 +104,7 @@ def test_a_program_of_somebody_else_asks_first(
     expected = {"downloaded": "was downloaded from https://evil", "open": "can be written by other users"}
     if mark == "downloaded":
         try:
-            os.setxattr(hostile_program, trusted_hashes._ORIGIN, b"https://evil\x1b[2J")
+            os.setxattr(hostile_program, trust._ORIGIN, b"https://evil\x1b[2J")
         except OSError:
             pytest.skip("the file system has no extended attributes")
     elif mark == "open":
@@ -146,11 +145,11 @@ def test_many_members_that_grow_are_refused_together(tmp_path: Path, capsys: pyt
 def test_only_one_of_several_owners_counts(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
-    assert trusted_hashes.foreign_reason(path) == ""
+    assert trust.foreign_reason(path) == ""
     path.chmod(0o664)
-    assert trusted_hashes.foreign_reason(path) == ""
+    assert trust.foreign_reason(path) == ""
     path.chmod(0o666)
-    assert trusted_hashes.foreign_reason(path) == "can be written by other users"
+    assert trust.foreign_reason(path) == "can be written by other users"
 
 
 def test_names_of_members_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

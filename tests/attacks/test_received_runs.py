@@ -136,7 +136,7 @@ def test_no_library_that_a_received_run_names_is_looked_into(tmp_path: Path, mon
         looked_into.append(path)
         return {}
 
-    monkeypatch.setattr("aoti_debug.base.native.symbolize._in_library", look_into)
+    monkeypatch.setattr("aoti_debug.base.native.crash_stacks._in_library", look_into)
     assert main.run(["show", "--run", str(run)]) == 0
     assert looked_into == []
 

@@ -19,7 +19,6 @@ from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
-from aoti_debug.base.machine import trusted_hashes
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import run_worker
@@ -30,6 +29,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.text import comparison_lines
+from aoti_debug.package.pt2 import trust
 from aoti_debug.package.reference.program import FORMAT, Reference
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -265,7 +265,7 @@ def test_a_metric_that_is_no_number(tmp_path: Path) -> None:
 
 def test_a_package_that_was_not_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = chain(tmp_path / "runs", (ADD,))
-    monkeypatch.setattr(trusted_hashes, "knows", lambda *_: False)
+    monkeypatch.setattr(trust, "knows", lambda *_: False)
     with pytest.raises(UsageError, match="was not built on this account") as caught:
         compared(run, tmp_path)
     assert "--trust" in caught.value.hint

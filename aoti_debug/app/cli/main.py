@@ -33,6 +33,7 @@ VERBS = {
     "replay": "Run again with results of launches replaced: do the outputs match eager again?",
     "precision": "Round modules to bfloat16, float16 or float8: which ones have to stay as they are?",
     "bisect": "Find the launches, or the settings, that make a model wrong.",
+    "equal": "Find what makes a package equal to eager, bit for bit, and what that costs.",
     "minify": "Find the smallest part of a program that still shows its fault, as a script.",
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",

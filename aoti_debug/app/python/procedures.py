@@ -1,4 +1,4 @@
-"""`aoti_debug.triage`, `compare` and `repro`: the procedures of these names on a model in memory, a file or a run."""
+"""`aoti_debug.triage`, `compare`, `equal` and `repro`: the procedures on a model in memory, a file or a run."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.bisect.equal import EqualOptions, find_equal
+from aoti_debug.compare.bisect.equal_result import EqualSearch, equal_lines
 from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.compare.compare import compare as compare_launches
 from aoti_debug.compare.comparison import Comparison
@@ -214,6 +216,72 @@ def compare(
     )
     with sharing_search_path(), sharing_torch_settings():
         return ComparedModel(compare_launches(options))
+
+
+@dataclass(frozen=True)
+class EqualModel:
+    """The changes that make a model equal to eager. `print` shows them as `aoti-debug equal` does."""
+
+    search: EqualSearch
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The changes that are needed, a line to paste each; () if it is equal already, or cannot be made so."""
+        return self.search.lines
+
+    def __str__(self) -> str:
+        return "\n".join(equal_lines(self.search))
+
+
+def equal(
+    model: Any,
+    *inputs: Any,
+    max_builds: int = 40,
+    pairs: int = 21,
+    imports: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    out: str | Path | None = None,
+    trusted: bool = False,
+    **keywords: Any,
+) -> EqualModel:
+    """Finds the smallest set of changes with which a model is equal to eager, bit for bit.
+
+        found = aoti_debug.equal(model, x)
+        print(found)
+
+    It is built with one set of changes after the other, each time in a process of its own. A call that was interrupted,
+    or has used up its builds or its time, goes on when it is made again with the path of a file.
+
+    Args:
+        model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of one.
+        inputs, keywords: of its call; a program has example inputs.
+        max_builds: the largest number of builds.
+        pairs: how many calls of each two packages are timed, 0 for none.
+        imports: modules of Python that register the model's custom operators; its processes do not know what this one
+            has registered.
+        inductor_configs: settings of torch._inductor.config.
+        dynamic_shapes: of a module, as `torch.export.export` takes them.
+        out: where the directory of the search is made; None for `aoti-debug/bisects`.
+        trusted: also execute the code of a file that was not made on this account.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
+            exported, built or started.
+    """
+    configs = _settings(model, inductor_configs)
+    files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
+    options = EqualOptions(
+        program=files.model,
+        inputs=files.inputs,
+        inductor_configs=configs,
+        max_builds=max_builds,
+        pairs=pairs,
+        out=ResultKind.BISECTS.place() if out is None else Path(out),
+        user_code=UserCode(tuple(imports), (), trusted),
+    )
+    with sharing_search_path(), sharing_torch_settings():
+        return EqualModel(find_equal(options))
 
 
 def _settings(model: Any, inductor_configs: Mapping[str, Any] | None) -> Mapping[str, Any]:

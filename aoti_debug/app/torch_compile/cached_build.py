@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import abi
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
-from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.base.machine.compiler import find_compiler, find_torch, this_processor
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
-from aoti_debug.base.machine.system import this_processor
 from aoti_debug.base.version import __version__
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain

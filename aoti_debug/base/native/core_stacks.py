@@ -15,9 +15,8 @@ from pathlib import Path
 from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.native import symbolize
 from aoti_debug.base.native.core_file import CoreFile
-from aoti_debug.base.native.crash_stacks import Stack
+from aoti_debug.base.native.crash_stacks import MappedCode, Stack, symbolize
 
 _SECONDS = 300
 _MOST_FRAMES = 128
@@ -149,14 +148,14 @@ def _executable(core: CoreFile) -> Path:
 
 def symbolized(core: CoreFile, unwound: Unwound) -> tuple[Stack, ...]:
     """The stacks with functions and lines; first that of the thread that received the signal."""
-    known = [symbolize.Mapping(m.start, m.end, m.offset, _file(core, m.path)) for m in core.mappings]
+    known = [MappedCode(m.start, m.end, m.offset, _file(core, m.path)) for m in core.mappings]
     # A return address may belong to the next line or function already.
     stacks = {
         thread: (addresses[0], *(address - 1 for address in addresses[1:]))
         for thread, addresses in unwound.stacks.items()
         if addresses
     }
-    resolved = symbolize.symbolize(set(chain.from_iterable(stacks.values())), known)
+    resolved = symbolize(set(chain.from_iterable(stacks.values())), known)
     first = core.threads[0] if core.threads else -1
     return tuple(
         Stack(

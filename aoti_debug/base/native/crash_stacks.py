@@ -11,8 +11,9 @@ import faulthandler
 import os
 import re
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
@@ -25,11 +26,99 @@ from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.native.frames import (
     MAX_FRAMES,
     StackFrame,
+    demangle,
     is_interpreter,
     is_noise,
     operator_python_frames,
     without_abort_frames,
 )
+
+_ADDR2LINE_SECONDS = 20
+_EXECUTABLE = re.compile(
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) +[r-][w-]x[ps-] +([0-9a-f]{1,16}) +[0-9a-f:]+ +[0-9]+ *(.*)"
+)
+
+
+@dataclass(frozen=True)
+class MappedCode:
+    """A part of a file that is mapped into executable memory."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+def parse_maps(text: str) -> list[MappedCode]:
+    """Parses the executable mappings of a copy of /proc/PID/maps."""
+    return [
+        MappedCode(int(match[1], 16), int(match[2], 16), int(match[3], 16), match[4].removesuffix(" (deleted)"))
+        for match in map(_EXECUTABLE.fullmatch, complete_lines(text))
+        if match
+    ]
+
+
+def symbolize(addresses: Iterable[int], maps: Sequence[MappedCode]) -> dict[int, tuple[StackFrame, ...]]:
+    """Returns the frames of each address, several where functions are inlined."""
+    frames: dict[int, tuple[StackFrame, ...]] = {}
+    by_library: dict[str, list[tuple[int, int]]] = {}
+    for address in addresses:
+        mapping = next((m for m in maps if m.start <= address < m.end), None)
+        if mapping is None or not mapping.path.startswith("/"):
+            frames[address] = (StackFrame("", "" if mapping is None else mapping.path, address),)
+        else:
+            by_library.setdefault(mapping.path, []).append((address, address - mapping.start + mapping.offset))
+    for path, offsets in by_library.items():
+        frames |= _in_library(Path(path), offsets)
+    return frames
+
+
+def _in_library(path: Path, offsets: Sequence[tuple[int, int]]) -> dict[int, tuple[StackFrame, ...]]:
+    """Symbolizes addresses within one library.
+
+    Args:
+        offsets: pairs of an address and the offset in the file that is mapped there.
+    """
+    from aoti_debug.base.native.elf import Library  # few runs have stacks, and most of them are decoded
+
+    try:
+        with Library(path) as library:
+            linked = {address: library.address(offset) for address, offset in offsets}
+            names = library.function_names(value for value in linked.values() if value is not None)
+            has_lines = library.has_debug_lines
+    except (OSError, ValueError):
+        return {address: (StackFrame("", str(path), offset),) for address, offset in offsets}
+    link_addresses = {address: (value if value is not None else 0) for address, value in linked.items()}
+    lines = _source_lines(path, sorted(set(link_addresses.values()))) if has_lines else {}
+    return {
+        address: lines.get(value) or (StackFrame(demangle(names.get(value, "")), str(path), value),)
+        for address, value in link_addresses.items()
+    }
+
+
+def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[StackFrame, ...]]:
+    """Runs addr2line; empty if it is not installed, addresses without a known line are left out."""
+    command = ["addr2line", "-a", "-f", "-i", "-e", str(path), *(hex(address) for address in addresses)]
+    try:
+        completed = child_process.run(command, timeout=_ADDR2LINE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    inlined: dict[int, list[StackFrame]] = {}
+    current, name = 0, ""
+    for line in completed.stdout.splitlines():
+        if re.fullmatch(r"0x[0-9a-f]+", line):
+            current, name = int(line, 16), ""
+        elif not name:
+            name = line
+        else:
+            place = re.match(r"(.+):(\d+)", line)
+            if place and place[1] != "??" and name != "??":
+                inlined.setdefault(current, []).append(
+                    StackFrame(demangle(name), str(path), current, place[1], int(place[2]))
+                )
+            name = ""
+    return {address: tuple(dict.fromkeys(frames)) for address, frames in inlined.items()}
+
 
 NAME = "backtrace.json"
 STACKS = "backtrace.txt"
@@ -175,11 +264,6 @@ def decode(run: Path) -> Backtrace | None:
     python = _python_frames(read_end(run / PYTHON))
     if not stacks and not python:
         return None
-    from aoti_debug.base.native.symbolize import (  # few runs have stacks, and most of them are decoded
-        parse_maps,
-        symbolize,
-    )
-
     maps = parse_maps(read_end(run / MAPS))
     resolved = symbolize(set(chain.from_iterable(addresses for *_, addresses in stacks)), maps)
     return Backtrace(

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from aoti_debug.base.machine.files.untrusted_files import read_end
-from aoti_debug.base.native.frames import MAX_FRAMES, StackFrame, is_noise, operator_python_frames
-from aoti_debug.base.native.function_names import short_name
+from aoti_debug.base.native.frames import MAX_FRAMES, StackFrame, is_noise, operator_python_frames, short_name
 
 _ORIGIN = re.compile(r"^Exception raised from (.+) at (\S+):(\d+) \(most recent call first\)", re.MULTILINE)
 _NATIVE = re.compile(r"^frame #\d+: (.+?) \+ 0x[0-9a-f]+ \(0x[0-9a-f]+ in (.+)\)$", re.MULTILINE)

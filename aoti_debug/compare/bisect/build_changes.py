@@ -140,17 +140,28 @@ def applied(changes: Iterable[Change | SkipCandidate], build: Build) -> Build:
     return build
 
 
+def options_of(changes: Iterable[Change]) -> tuple[str, ...]:
+    """The line to paste for each change: together they identify a set."""
+    return tuple(change.option for change in changes)
+
+
 def name_of(changes: Sequence[Change]) -> str:
     """ "--inductor-config cpp.simdlen=1", "without the lowerings of aten.relu.default, aten.add.Tensor and 7 more"."""
-    first = changes[0]
-    if isinstance(first, LeaveOut):
-        names = wording.join_truncated([change.name for change in changes if isinstance(change, LeaveOut)], _MAX_NAMES)
-        noun = first.part.value if len(changes) == 1 else first.part.plural
-        return f"without the {noun} {'' if first.part is Part.PASS else 'of '}{names}"
-    if len(changes) == 1:
-        return first.option
-    keys = [change.key for change in changes if isinstance(change, SettingChange)]
-    return f"other settings: {wording.join_truncated(keys, _MAX_NAMES)}"
+    settings = [change for change in changes if isinstance(change, SettingChange)]
+    named = [_settings_name(settings)] if settings else []
+    for part in Part:
+        names = [change.name for change in changes if isinstance(change, LeaveOut) and change.part is part]
+        if names:
+            noun = part.value if len(names) == 1 else part.plural
+            of = "" if part is Part.PASS else "of "
+            named.append(f"without the {noun} {of}{wording.join_truncated(names, _MAX_NAMES)}")
+    return ", ".join(named)
+
+
+def _settings_name(settings: Sequence[SettingChange]) -> str:
+    if len(settings) == 1:
+        return settings[0].option
+    return f"other settings: {wording.join_truncated([change.key for change in settings], _MAX_NAMES)}"
 
 
 def lines_of(changes: Sequence[Change]) -> tuple[str, ...]:

@@ -54,6 +54,24 @@ def smallest(items: Sequence[T], outcome: Callable[[tuple[T, ...]], SetOutcome])
     return current if does is SetOutcome.YES else ()
 
 
+def without_needless(items: Sequence[T], outcome: Callable[[tuple[T, ...]], SetOutcome]) -> tuple[T, ...]:
+    """A set that does it and that no item can be taken out of, each of which was tried.
+
+    Unlike `smallest`, it assumes nothing of what a set that does not do it says about its parts, and needs a call of
+    `outcome` for each item that stays.
+
+    Args:
+        items: a set that does it; the last ones are taken out first.
+    """
+    current = tuple(items)
+    while True:
+        smaller = (current[:at] + current[at + 1 :] for at in range(len(current) - 1, -1, -1))
+        found = next((some for some in smaller if some and outcome(some) is SetOutcome.YES), None)
+        if found is None:
+            return current
+        current = found
+
+
 def _candidates(current: tuple[T, ...], parts: int, does: SetOutcome) -> Iterator[tuple[T, ...]]:
     """The parts of a set, then what is left without each."""
     bounds = [len(current) * part // parts for part in range(parts + 1)]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine import user_code
+from aoti_debug.base.machine.compiler import installed_versions
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.system import installed_versions
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.fx_repro.request import Saved, SaveRequest
 from aoti_debug.compare.fx_repro.script_text import SCRIPT, TENSORS, describe

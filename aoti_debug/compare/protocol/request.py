@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.user_function import UserFunction
+from aoti_debug.base.machine.user_code import UserFunction
 from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.package.reference.program import ValueKey
 

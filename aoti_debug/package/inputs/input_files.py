@@ -116,6 +116,23 @@ def read_embedded(package: Artifact) -> Inputs | None:
     return Inputs(tuple(data["args"]), data["kwargs"])
 
 
+def given_or_embedded(package: Artifact, given: str | None) -> Inputs:
+    """The inputs in a file, or without one those inside an instrumented package, which fit its signature.
+
+    Raises:
+        ArtifactError: there are none, or they cannot be read.
+        InputMismatch: they do not fit.
+    """
+    signature = read_signature(package)
+    if given:
+        return read(given, signature)
+    embedded = read_embedded(package)
+    if embedded is None:
+        raise missing_inputs_error(str(package.path), signature)
+    check(embedded, signature, "the package")
+    return embedded
+
+
 def read_signature(package: Artifact) -> ModelSignature:
     """Reads the signature inside an instrumented package.
 

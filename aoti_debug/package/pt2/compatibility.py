@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.machine.compiler import this_processor
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.system import this_processor
 from aoti_debug.base.native.elf import Library
 from aoti_debug.package.pt2.archive import Artifact
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.package.printing import inspected_tensor
+from aoti_debug.package.printing import print_operator
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -25,7 +25,7 @@ def load(path: str | Path) -> ExportedProgram:
     import torch
     from torch._guards import detect_fake_mode
 
-    inspected_tensor.register()
+    print_operator.register()
     program = torch.export.load(path)
     mode = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
     if mode is not None:

@@ -5,17 +5,91 @@ It may if this user made it here, or says that it is to be trusted.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import pwd
+import stat
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.base.machine import trusted_hashes
+from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
+from aoti_debug.base.machine import cache, user_directories
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import package_places
 from aoti_debug.package.pt2.archive import DAMAGED, Artifact, ArtifactKind, printable
+
+_ORIGIN = "user.xdg.origin.url"  # an attribute that browsers, wget and curl set on what they download
+_FOLDER = "made_here"
+_KEPT = 20_000
+
+
+def keep_hash(*parts: str) -> None:
+    """Remembers something by texts that identify it; without a directory for it, nothing is remembered."""
+    with contextlib.suppress(OSError, ToolchainError):
+        folder = _directory()
+        (folder / _name(parts)).touch(mode=0o600)
+        names = os.listdir(folder)
+        if len(names) > _KEPT:
+            for path in sorted((folder / name for name in names), key=lambda path: path.stat().st_mtime)[: _KEPT // 4]:
+                path.unlink(missing_ok=True)
+
+
+def knows(*parts: str) -> bool:
+    """True if exactly these texts were remembered."""
+    try:
+        path = _directory() / _name(parts)
+        os.utime(path)  # what is used is kept
+    except (OSError, ToolchainError):
+        return False
+    return True
+
+
+def foreign_reason(path: Path) -> str:
+    """Says why a file cannot count as this user's own: "belongs to the user alice"; "" if it can.
+
+    A file counts as one's own if it belongs to this user or to root, nobody else may write to it, and no program has
+    marked it as downloaded. The user's primary group may write to it: many systems give each user such a group.
+    """
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"belongs to the user {_user_name(found.st_uid)}"
+    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid != os.getegid()):
+        return "can be written by other users"
+    origin = b""
+    with contextlib.suppress(OSError):  # no such attribute, or none on this file system
+        origin = os.getxattr(path, _ORIGIN)
+    return f"was downloaded from {origin.decode(errors='replace')}" if origin else ""
+
+
+def _directory() -> Path:
+    """The directory of the hashes; without a home directory it is in the cache.
+
+    Raises:
+        OSError, ToolchainError: there is no place for it.
+    """
+    state = Path(user_directories.state())
+    folder = (state if user_directories.make_private(state) else cache.directory()) / _FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _name(parts: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
 
 TRUST_HINT = "if you trust whoever made it: --trust"
 _CHUNK = 1 << 20
@@ -38,7 +112,7 @@ def require(package: Artifact, *, trusted: bool) -> None:
     if package.kind is ArtifactKind.INSTRUMENTED:
         _require_built_here(package, trusted=trusted)
         return
-    reason = "" if trusted else trusted_hashes.foreign_reason(package.path)
+    reason = "" if trusted else foreign_reason(package.path)
     if reason:
         raise UsageError(f"{package.path} {reason}; {_WOULD_RUN[package.kind]}", hint=TRUST_HINT)
 
@@ -54,9 +128,9 @@ def remember(package: Artifact) -> None:
 
 def remember_run(manifest: Manifest, imports: Sequence[str] = (), libraries: Sequence[str] = ()) -> None:
     """Remembers the manifest of a package that may run, and what a run of it imports and loads beside its own."""
-    trusted_hashes.remember(_MANIFEST, manifest.sha256)
+    keep_hash(_MANIFEST, manifest.sha256)
     if not _is_covered(manifest, imports, libraries):
-        trusted_hashes.remember(_RUN, manifest.sha256, *imports, "", *libraries)
+        keep_hash(_RUN, manifest.sha256, *imports, "", *libraries)
 
 
 def is_made_here(manifest: Manifest, imports: Sequence[str], libraries: Sequence[str]) -> bool:
@@ -66,8 +140,8 @@ def is_made_here(manifest: Manifest, imports: Sequence[str], libraries: Sequence
         manifest, imports, libraries: as the run recorded them.
     """
     digest = manifest.sha256
-    return trusted_hashes.knows(_MANIFEST, digest) and (
-        _is_covered(manifest, imports, libraries) or trusted_hashes.knows(_RUN, digest, *imports, "", *libraries)
+    return knows(_MANIFEST, digest) and (
+        _is_covered(manifest, imports, libraries) or knows(_RUN, digest, *imports, "", *libraries)
     )
 
 
@@ -81,10 +155,10 @@ def would_load(manifest: Manifest, imports: Sequence[str] = (), libraries: Seque
 
 def _require_built_here(package: Artifact, *, trusted: bool) -> None:
     identity = _identity(package.path)
-    if trusted_hashes.knows("package file", *identity):
+    if knows("package file", *identity):
         return
     content = _content_hash(package)
-    if not trusted and not trusted_hashes.knows("package", content):
+    if not trusted and not knows("package", content):
         raise UsageError(
             f"{package.path} was not built on this account; the machine code of its library would run"
             f"{would_load(package.manifest())}",
@@ -94,8 +168,8 @@ def _require_built_here(package: Artifact, *, trusted: bool) -> None:
 
 
 def _remember(package: Artifact, content: str) -> None:
-    trusted_hashes.remember("package", content)
-    trusted_hashes.remember("package file", *_identity(package.path))
+    keep_hash("package", content)
+    keep_hash("package file", *_identity(package.path))
     manifest = package.manifest()
     remember_run(manifest)
     package_places.remember(manifest.sha256, package.path)

@@ -334,6 +334,11 @@ def is_move(node: Node) -> bool:
     return is_view(node) or node.is_member or node.target.partition(".")[2].partition(".")[0] in _MOVES
 
 
+def keeps_numbers(operator: str) -> bool:
+    """True for an operator of ATen that only moves or copies elements, by its name: "aten.permute.default"."""
+    return operator.partition(".")[2].partition(".")[0] in _VIEWS | _MOVES
+
+
 def returned_nodes(graph: Graph) -> list[str]:
     """The node of each output of a graph; "" for one that is no node."""
     (values,) = graph.nodes[-1].args

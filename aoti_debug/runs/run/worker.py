@@ -254,18 +254,11 @@ def _load(package: Artifact, *, single_threaded: bool) -> Any:
 
 
 def _inputs(request: RunRequest, package: Artifact) -> Inputs:
-    signature = input_files.read_signature(package)
-    if request.random_inputs is not None:
-        inputs = random_inputs.make(signature, package.manifest(), request.random_inputs)
-        input_files.write(inputs, Path(request.run) / run_directory.RANDOM_INPUTS)
-        return inputs
-    if request.inputs is not None:
-        return input_files.read(request.inputs, signature)
-    embedded = input_files.read_embedded(package)
-    if embedded is None:
-        raise input_files.missing_inputs_error(request.package, signature)
-    input_files.check(embedded, signature, "the package")
-    return embedded
+    if request.random_inputs is None:
+        return input_files.given_or_embedded(package, request.inputs)
+    inputs = random_inputs.make(input_files.read_signature(package), package.manifest(), request.random_inputs)
+    input_files.write(inputs, Path(request.run) / run_directory.RANDOM_INPUTS)
+    return inputs
 
 
 def _raw_inputs(request: RunRequest) -> tuple[Path, Any]:

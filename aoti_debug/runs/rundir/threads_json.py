@@ -30,7 +30,7 @@ class WeightUpdates(str, Enum):
 
 @dataclass(frozen=True)
 class Jitter:
-    """What makes races show more often: random delays before launches, and perturbed memory.
+    """The means that make races show more often: random delays before launches, and perturbed memory.
 
     Attributes:
         seed: of the random numbers, below 2**31.

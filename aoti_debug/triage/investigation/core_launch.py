@@ -11,8 +11,7 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Stack
-from aoti_debug.base.native.frames import StackFrame
-from aoti_debug.base.native.function_names import short_name
+from aoti_debug.base.native.frames import StackFrame, short_name
 from aoti_debug.package.manifest import Manifest, Role, Site
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact
 from aoti_debug.package.recording.values import Tensor

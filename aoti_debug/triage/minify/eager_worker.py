@@ -24,7 +24,7 @@ from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGrap
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs import signature as signatures
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.printing import inspected_tensor
+from aoti_debug.package.printing import print_operator
 from aoti_debug.package.pt2 import archive, load_program
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
@@ -116,7 +116,7 @@ def main() -> int:
     request = json_data.parse(EvaluateRequest, Path(sys.argv[1]).read_bytes())
     import torch
 
-    inspected_tensor.register()
+    print_operator.register()
     user_code.load(request.imports, request.libraries)
     with torch.no_grad():
         _compute(request)

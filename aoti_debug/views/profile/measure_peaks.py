@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import this_processor
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.base.machine.system import this_processor
 from aoti_debug.views.profile.roofline import Peaks, PeaksRequest
 
 _NAME = "peaks.json"

@@ -33,8 +33,10 @@ from aoti_debug.app.execute.execute import ExecutedScript
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step
-from aoti_debug.compare.bisect.bisect_settings import BuildFault, BuildTrial, SettingsBisection
+from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
 from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
+from aoti_debug.compare.bisect.build_trials import BuildFault, BuildTrial
+from aoti_debug.compare.bisect.equal_result import equal_lines
 from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.text import diff_lines
@@ -72,6 +74,7 @@ from aoti_debug.views.summaries.page import table_lines
 from tests.app.cli.commands.test_build import ADDMM, RELU, summary
 from tests.app.cli.commands.test_doctor import BROKEN, CHECKS
 from tests.app.cli.commands.test_top import state
+from tests.compare.bisect.test_equal_result import FOUND as EQUAL
 from tests.compare.bisect.test_text import RIGHT, WRONG
 from tests.compare.bisect.test_text import found as bisection
 from tests.compare.chains import chain
@@ -192,6 +195,10 @@ def _bisect(columns: int) -> list[str]:
     return [*bisection_lines(launches), "", *settings_lines(SettingsBisection(trials, 2, changes))]
 
 
+def _equal(columns: int) -> list[str]:
+    return equal_lines(EQUAL)
+
+
 def _minify(columns: int) -> list[str]:
     return minified_lines(FOUND)
 
@@ -306,6 +313,7 @@ OUTPUTS: dict[str, Callable[[int], Iterable[str]]] = {
     "replay": _replay,
     "precision": _precision,
     "bisect": _bisect,
+    "equal": _equal,
     "minify": _minify,
     "build": _build,
     "run": _run,

@@ -15,18 +15,17 @@ from click.testing import CliRunner, Result
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect_settings import (
+from aoti_debug.compare.bisect.bisect_settings import bisect_settings, suspects
+from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
+from aoti_debug.compare.bisect.build_trials import (
     BASELINE,
     NAME,
     BuildFault,
     BuildTrial,
     BuildTrials,
     SettingsOptions,
-    bisect_settings,
     key_of,
-    suspects,
 )
-from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome
 from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
@@ -72,7 +71,7 @@ def test_another_or_a_finished_bisection_begins_anew(tmp_path: Path, key: str, i
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text('{"format": 2, "key": 3}')
+    (tmp_path / NAME).write_text('{"format": 3, "key": 3}')
     with pytest.raises(RunDirError, match="is damaged"):
         BuildTrials(tmp_path, "key", {})
 
@@ -107,7 +106,7 @@ def test_of_a_build_that_fails_another_one_that_does_tells_that_it_is_not_fixed(
     assert UNCHANGED.outcome(failed) is SetOutcome.UNKNOWN
 
 
-module = importlib.import_module("aoti_debug.compare.bisect.bisect_settings")
+module = importlib.import_module("aoti_debug.compare.bisect.build_trials")
 WRONG = BuildTrial(name=BASELINE, finding=BuildFault.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest, without_needless
 
 
 class Program:
@@ -59,3 +59,19 @@ def test_without_changes_nothing_is_tried() -> None:
     program = Program({1})
     assert smallest((), program.outcome) == ()
     assert program.builds == []
+
+
+@pytest.mark.parametrize("needed", [{0}, {4}, {0, 2, 5}, set(range(6))])
+def test_needless_items_are_taken_out_one_by_one(needed: set[int]) -> None:
+    program = Program(needed)
+    found = without_needless(range(6), program.outcome)
+    assert set(found) == needed
+    assert all(tuple(item for item in found if item != left) in [*program.builds, ()] for left in found)
+
+
+def test_an_item_that_another_one_needs_is_taken_out_after_it() -> None:
+    def outcome(items: tuple[int, ...]) -> SetOutcome:  # 1 spoils it, unless 2 is there
+        does = 0 in items and (1 not in items or 2 in items)
+        return SetOutcome.YES if does else SetOutcome.UNKNOWN
+
+    assert without_needless((0, 1, 2), outcome) == (0,)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from aoti_debug import inspect_modules
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.printing import inspectors
-from aoti_debug.package.printing.inspected_tensor import InspectedTensor
 from aoti_debug.package.printing.inspectors import inspector
+from aoti_debug.package.printing.print_operator import InspectedTensor
 
 
 class Model(nn.Module):

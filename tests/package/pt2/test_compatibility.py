@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.machine.system import Processor
+from aoti_debug.base.machine.compiler import Processor
 from aoti_debug.package.pt2 import compatibility
 
 HASWELL = frozenset({"fpu", "sse2", "avx2", "fma"})

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.base.machine.system import this_processor
+from aoti_debug.base.machine.compiler import this_processor
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from aoti_debug.instrument.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.input_files import Inputs, check, read, write
-from aoti_debug.package.printing import inspected_tensor
+from aoti_debug.package.printing import print_operator
 from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.program_weights import stored_weights
 from aoti_debug.package.reference import program as reference_program
@@ -108,7 +108,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
             configs[messages.OPERATOR_KEYS] = _resolve_operators(configs[messages.OPERATOR_KEYS])
     custom_shims = dict(request.configs.get(messages.OPERATOR_KEYS, {}))
     if names := prints.replace_prints(program):
-        inspected_tensor.register()
+        print_operator.register()
         custom_shims |= prints.shims(names)
         configs[messages.OPERATOR_KEYS] = {
             **configs.get(messages.OPERATOR_KEYS, {}),

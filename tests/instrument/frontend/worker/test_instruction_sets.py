@@ -6,7 +6,7 @@ import pytest
 from torch._inductor import cpu_vec_isa
 from torch._inductor.cpu_vec_isa import VecISA
 
-from aoti_debug.base.machine.system import Processor
+from aoti_debug.base.machine.compiler import Processor
 from aoti_debug.instrument.frontend.worker import instruction_sets
 
 

@@ -1,0 +1,103 @@
+"""`aoti-debug equal`: the smallest set of changes with which a package is equal to eager, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli.live_output import StepLines
+from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.bisect.equal import EqualOptions, find_equal
+from aoti_debug.compare.bisect.equal_result import equal_document, equal_lines, exit_code
+
+
+@click.command("equal")
+@click.argument("program", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@options.inductor_configs
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=options.FilePath(),
+    multiple=True,
+    help="Inputs (.pt or .safetensors) to be equal on; repeat it for several sets.  [default: the embedded ones]",
+)
+@options.calls
+@click.option(
+    "--max-builds",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    help="How many builds to make at most; the same command goes on with further ones.",
+)
+@click.option(
+    "--time-limit",
+    metavar="SECONDS",
+    type=options.Seconds(),
+    default=1800.0,
+    show_default=True,
+    help="Begin no further build after this time; the same command goes on.",
+)
+@click.option(
+    "--pairs",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=21,
+    show_default=True,
+    help="How often to time calls of each two packages in turn; 0 for no times.",
+)
+@options.user_code
+@options.out(ResultKind.BISECTS, "the search")
+@options.json_output("equal")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    program: Path,
+    configs: tuple[str, ...],
+    inputs: tuple[Path, ...],
+    calls: int,
+    max_builds: int,
+    time_limit: float,
+    pairs: int,
+    user_code: UserCode,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Find the smallest set of changes with which the package of MODEL.pt2 is equal to eager, bit for bit.
+
+    The exported program is built with changes: settings that make kernels round as eager does, decompositions and
+    lowerings of the launches that are not equal left out, passes left out. Each build is run, and every launch compared
+    with eager from the same inputs, and what the model returns and keeps with the exported program in eager.
+
+    The answer is a set of which no change can be left out, each with the launches that it heals and the time that a
+    call takes with it, in pairs; or the launches that stay unequal with all changes together. If it is interrupted, or
+    its builds or its time are used up, the same command goes on.
+
+    Exit code 0: equal already; 1: not equal; 7: what it is compared with is not repeatable or not comparable, or the
+    search did not come to its end.
+    """
+    asked = EqualOptions(
+        program=program,
+        inductor_configs=options.parse_configs(configs),
+        inputs=inputs[0] if inputs else None,
+        further_inputs=inputs[1:],
+        calls=calls,
+        max_builds=max_builds,
+        time_limit=time_limit,
+        pairs=pairs,
+        out=out,
+        user_code=user_code,
+    )
+    with StepLines(LastDurations("equal", str(program.resolve()))) as progress:
+        found = find_equal(asked, progress)
+    if as_json:
+        print_json(equal_document(found))
+    else:
+        print_lines(["", *equal_lines(found)])
+    context.exit(exit_code(found))

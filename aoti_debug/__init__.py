@@ -6,6 +6,7 @@
     found = aoti_debug.triage(model, x)  # why does it crash, hang, or compute NaN or wrong values?
     compared = aoti_debug.compare(model, x)  # every launch against what the program says
     found = aoti_debug.equal(model, x)  # what makes it equal to eager, bit for bit
+    rounded = aoti_debug.precision(model, x)  # which modules may be bfloat16?
     with aoti_debug.record() as recorded: ...  # the packages that are compiled or loaded in the block
     written = aoti_debug.repro(recorded)  # a script that replays one launch alone
     result = aoti_debug.debug(model, x)  # export, build and run: result.outputs, result.verdict, result.run
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aoti_debug.app.python.debug import debug
     from aoti_debug.app.python.notebook import load_ipython_extension
+    from aoti_debug.app.python.precision import precision
     from aoti_debug.app.python.procedures import compare, equal, repro, triage
     from aoti_debug.app.python.record import record
     from aoti_debug.base.version import __version__
@@ -54,6 +56,7 @@ __all__ = [
     "load_ipython_extension",
     "load_launch",
     "open_run",
+    "precision",
     "print_",
     "record",
     "repro",
@@ -75,6 +78,7 @@ _MODULES = {
     "load_ipython_extension": "aoti_debug.app.python.notebook",
     "load_launch": "aoti_debug.runs.rundir.load_tensors",
     "open_run": "aoti_debug.runs.rundir.run_directory",
+    "precision": "aoti_debug.app.python.precision",
     "print_": "aoti_debug.package.printing.print_operator",
     "record": "aoti_debug.app.python.record",
     "repro": "aoti_debug.app.python.procedures",

@@ -77,6 +77,7 @@ def test_all_names_are_there() -> None:
         "load_ipython_extension",
         "load_launch",
         "open_run",
+        "precision",
         "print_",
         "record",
         "repro",

@@ -108,7 +108,7 @@ def triage(
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
             exported, built or started.
     """
-    configs = _settings(model, inductor_configs)
+    configs = settings_of(model, inductor_configs)
     if isinstance(model, RecordedBlock):
         files = _call_of(model)
     else:
@@ -204,7 +204,7 @@ def compare(
             exported, built or started.
         RunDirError: the run cannot be read, or cannot be repeated.
     """
-    configs = _settings(model, inductor_configs)
+    configs = settings_of(model, inductor_configs)
     files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
     options = CompareOptions(
         model=files.model,
@@ -269,7 +269,7 @@ def equal(
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
             exported, built or started.
     """
-    configs = _settings(model, inductor_configs)
+    configs = settings_of(model, inductor_configs)
     files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
     options = EqualOptions(
         program=files.model,
@@ -284,7 +284,7 @@ def equal(
         return EqualModel(find_equal(options))
 
 
-def _settings(model: Any, inductor_configs: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def settings_of(model: Any, inductor_configs: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The settings given; of a model in memory also those that this process has assigned."""
     import torch
 
@@ -329,7 +329,7 @@ def repro(
         ArtifactError, ToolchainError, TargetError: the model could not be built or started.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
-    call = GivenModel(source, Inputs(inputs, keywords), dynamic_shapes, _settings(source, inductor_configs))
+    call = GivenModel(source, Inputs(inputs, keywords), dynamic_shapes, settings_of(source, inductor_configs))
     run: DiagnosedRun | str | Path | None
     if source is None or (isinstance(source, str | Path) and not _is_model(Path(source))):
         run, chosen = source, launch or triage_directory.launch_of_finding(source)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.dtypes import FLOAT_FORMATS, FloatFormat
@@ -34,6 +35,7 @@ from aoti_debug.compare.what_if.rounding import (
     roundings,
 )
 from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
+from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir import run_directory, run_json
@@ -53,6 +55,7 @@ class PrecisionOptions(ModelCalls):
         depth: of modules: the number of names in their paths; None for as many as there are.
         tolerance: the largest relative error of an output that a proposal may make.
         random_inputs: the seed of inputs to make; None to take given ones.
+        inductor_configs: as for `build`.
         out: the directory in which the directory of the runs is made.
     """
 
@@ -62,6 +65,7 @@ class PrecisionOptions(ModelCalls):
     depth: int | None = None
     tolerance: float = TOLERANCE
     random_inputs: int | None = None
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     out: Path = field(default_factory=ResultKind.REPLAYS.place)
 
 
@@ -209,15 +213,25 @@ class _Rounding:
             chosen = ReplayOptions(run=options.model, user_code=options.user_code)
             session = ReplaySession(options_of(run, self._folder, chosen), self._folder, self._steps)
         else:
-            running = options.recorded(options.model, self._folder / "runs")
-            random = ReplaySession(replace(running, random_inputs=options.random_inputs), self._folder, self._steps)
-            session = random.of_model(options.model, "package")
+            running = options.recorded(self._built(), self._folder / "runs", options.model.name)
+            session = ReplaySession(replace(running, random_inputs=options.random_inputs), self._folder, self._steps)
         before = session.again("baseline", (), level=1)
         _require_clean(before)
         session.options = replace(session.options, inputs=before.run.inputs, random_inputs=None)
         if not before.outputs:
             raise TargetError(f"{options.model} returns no tensor", hint="there is nothing to compare")
         return session, before
+
+    def _built(self) -> Path:
+        options = self._options
+        building = BuildOptions(
+            program=options.model,
+            output=self._folder / "package.pt2",
+            inductor_configs=options.inductor_configs,
+            user_code=options.user_code,
+        )
+        has_inputs = options.inputs is not None or options.random_inputs is not None
+        return instrumented(options.model, building, self._steps, has_inputs=has_inputs)
 
     def _instructions(self, part: ModelPart) -> list[Round]:
         return [round_ for launch in part.launches for round_, _ in roundings(launch, self._target)]

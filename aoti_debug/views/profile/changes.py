@@ -14,7 +14,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.terminal_cells import Column
 from aoti_debug.package.manifest import Provenance, Site
 from aoti_debug.runs.show.place_columns import place_columns
-from aoti_debug.views.profile.measured_call import MeasuredCall
+from aoti_debug.views.profile.device_calls import MeasuredCall
 from aoti_debug.views.profile.site_work import SiteGroup
 
 LEAST_CHANGE = 0.05  # in proportion to the old time

@@ -18,9 +18,8 @@ from aoti_debug.package.manifest import Site
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.profile.changes import Change, Changes
-from aoti_debug.views.profile.device_calls import DeviceCall
+from aoti_debug.views.profile.device_calls import DeviceCall, MeasuredCall, MeasuringCost, complete_calls
 from aoti_debug.views.profile.device_kernel import DeviceKernel, device_kernels
-from aoti_debug.views.profile.measured_call import MeasuredCall, MeasuringCost, complete_calls
 from aoti_debug.views.profile.roofline import Bound, Peaks, RooflinePlacement, Work, place
 from aoti_debug.views.profile.site_work import SiteGroup
 

@@ -32,8 +32,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.views.profile.changes import Changes, Round, find_changes
-from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
-from aoti_debug.views.profile.measured_call import MeasuredCall, MeasuringCost, measured_calls
+from aoti_debug.views.profile.device_calls import DeviceCall, MeasuredCall, MeasuringCost, device_calls, measured_calls
 from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
 from aoti_debug.views.profile.roofline import Peaks, PeaksRequest
 from aoti_debug.views.profile.site_work import site_groups, site_works

@@ -17,9 +17,8 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import text
 from aoti_debug.runs.show.place_columns import PlaceColumns, place_columns
 from aoti_debug.views.profile.changes import change_lines
-from aoti_debug.views.profile.device_calls import DeviceCall
+from aoti_debug.views.profile.device_calls import DeviceCall, MeasuringCost, complete_calls
 from aoti_debug.views.profile.device_kernel import DeviceKernel
-from aoti_debug.views.profile.measured_call import MeasuringCost, complete_calls
 from aoti_debug.views.profile.model_profile import Clock, ModelProfile, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Peaks
 

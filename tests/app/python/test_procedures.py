@@ -57,6 +57,11 @@ def test_a_module(here: Path) -> None:
     assert "<iframe" in compared._repr_html_()
     assert aoti_debug.repro(compared.run, launch="0.0", out="again").run == compared.run.path
 
+    rounded = aoti_debug.precision(compared.run.path, to="float8_e5m2", tolerance=1e9)
+    assert rounded.rounded.run.required_package == compared.run.required_package
+    assert rounded.kept in ((), None)
+    assert "all at once" in str(rounded)
+
 
 def test_a_file_and_a_fault(faulty_package: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULTY_OPS", "raise")

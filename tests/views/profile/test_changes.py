@@ -12,7 +12,7 @@ import pytest
 
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.changes import Changes, ChangeVerdict, chance_of_larger, change_lines, find_changes
-from aoti_debug.views.profile.measured_call import MeasuredCall
+from aoti_debug.views.profile.device_calls import MeasuredCall
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.site_work import SiteGroup, site_groups

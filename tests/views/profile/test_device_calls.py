@@ -11,17 +11,18 @@ import pytest
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.terminal_cells import UNLIMITED
-from aoti_debug.runs.rundir import device_activity
+from aoti_debug.runs.rundir import device_activity, run_directory
 from aoti_debug.runs.rundir.device_activity import Activity, Enqueued
 from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
+from aoti_debug.views.profile.device_calls import DeviceCall, device_calls, measured_calls
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines, slices, trace_text
-from tests.factories import tensor
+from tests import factories
+from tests.factories import JournalWriter, tensor
 from tests.schema import DOCS, problems
-from tests.views.profile import on_gpu
+from tests.views.profile import measured, on_gpu
 from tests.views.profile.measured import profile_of
 from tests.views.profile.on_gpu import PRODUCT, REDUCE, RELU, Recorder, replayed
 
@@ -305,3 +306,38 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     (run.path / device_activity.NAME).write_text("{}")
     with pytest.raises(RunDirError, match="is damaged"):
         profile_of(Path("model.pt2"), run, PEAKS)
+
+
+def test_launches_and_gaps_are_the_call(tmp_path: Path) -> None:
+    run = measured.write(tmp_path, [(50_000, 10_000, 20_000), (60_000, 11_000, 21_000), (70_000, 12_000, 22_000)])
+    second, third = measured_calls(run, warm_up=1)
+    assert (second.call, third.call) == (1, 2)
+    assert second.launches_ns == {0: 60_000, 1: 32_000}
+    assert second.counts == {0: 1, 1: 2}
+    assert second.gaps_ns == 40_000
+    assert second.wall_ns == 60_000 + 32_000 + 40_000
+
+
+def test_a_launch_within_another_one_counts_once(tmp_path: Path) -> None:
+    journal = JournalWriter()
+    journal.call_begin()
+    journal.launch_begin(0, 0, *(tensor(2),) * 3)  # a record a microsecond
+    journal.launch(1, 1, tensor(2))
+    journal.launch_end(0)
+    journal.launch(2, 1, tensor(2))
+    journal.call_end(launches=3)
+    run = run_directory.open_run(factories.run_directory(tmp_path, measured.package(), journal))
+    (call,) = measured_calls(run, warm_up=0)
+    assert call.launches_ns == {0: 2_000, 1: 2_000}
+    assert call.gaps_ns == call.wall_ns - 4_000
+
+
+def test_calls_that_did_not_return_are_left_out(tmp_path: Path) -> None:
+    journal = JournalWriter()
+    journal.call_begin(0)
+    journal.launch(0, 1, tensor(2), call=0)
+    journal.call_end(0, failed=True)
+    journal.call_begin(1)
+    journal.launch_begin(0, 1, tensor(2), call=1)
+    run = run_directory.open_run(factories.run_directory(tmp_path, measured.package(), journal))
+    assert measured_calls(run, warm_up=0) == ()

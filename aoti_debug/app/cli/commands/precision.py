@@ -37,6 +37,7 @@ from aoti_debug.compare.what_if.precision_text import precision_document, precis
 @options.inputs("the embedded ones")
 @options.random_inputs()
 @options.calls
+@options.inductor_configs
 @options.user_code
 @options.out(ResultKind.REPLAYS, "the runs")
 @options.wide
@@ -53,6 +54,7 @@ def command(
     inputs: Path | None,
     random_inputs: int | None,
     calls: int,
+    configs: tuple[str, ...],
     user_code: UserCode,
     out: Path,
     columns: int,
@@ -75,6 +77,7 @@ def command(
         inputs=inputs,
         random_inputs=random_inputs,
         calls=calls,
+        inductor_configs=options.parse_configs(configs),
         user_code=user_code,
         out=out,
     )

@@ -28,6 +28,7 @@ _READ_LATE = frozenset(
     {
         *("CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONUNBUFFERED", "TMPDIR"),
         *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"),
+        "_AOTI_DEBUG_TORCH_SETTINGS",  # a process takes them over when it begins its work (torch_settings.py)
         "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",  # Inductor sets it, in each process that loads what it has compiled
     }
 )

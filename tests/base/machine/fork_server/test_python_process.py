@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import TargetError
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.client import ForkServer, ForkServerError
 from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
@@ -255,12 +256,13 @@ def test_threads_that_wait_soon_sleep(
         assert finish(command, variables=variables).stdout == expected
 
 
-def test_what_inductor_sets_in_this_process_needs_no_new_one(module: Path) -> None:
+@pytest.mark.parametrize("name", ["_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", *torch_settings.environment({})])
+def test_what_is_read_late_needs_no_new_process(module: Path, name: str) -> None:
     write("pass", "imported_once")
     command = write("print('imported_once' in sys.modules)")
     with python_process.forking_from(["json", "imported_once"]):
         assert finish(command).stdout == "True\n"
-        assert finish(command, variables={"_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR": "1"}).stdout == "True\n"
+        assert finish(command, variables={name: "1"}).stdout == "True\n"
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"])

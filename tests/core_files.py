@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,7 +119,21 @@ def core_of(command: Sequence[str], folder: Path, variables: Mapping[str, str]) 
 
 def traced(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Runs a command in a folder with our environment and more variables."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG")}
     return subprocess.run(
-        command, cwd=folder, env={**own, **variables}, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=folder, env=_environment(variables), capture_output=True, text=True, check=False, timeout=300
     )
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The same command while it runs; it is killed at the end."""
+    with subprocess.Popen(command, cwd=folder, env=_environment(variables), stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _environment(variables: Mapping[str, str]) -> Mapping[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG")}
+    return {**own, **variables}

@@ -50,6 +50,7 @@ from aoti_debug.triage.results.triage_directory import TriageDir
 _TENSORS = "tensors"  # the folder of a run whose files are never changed
 _ACCESSES = ("SIGSEGV", "SIGBUS")
 _WROTE_IT = "the core was written while the process ran: no signal ended it"
+_HOW_LONG = "how long it had been there, nothing in the core says"
 
 
 def triage_core(
@@ -207,7 +208,7 @@ def _guilty(case: _Case) -> tuple[Stack, SiteInCore]:
 
 def _ended(case: _Case) -> str:
     if not case.signal:
-        return f"{_WROTE_IT}; how long it had been there, nothing in it says"
+        return f"{_WROTE_IT}; {_HOW_LONG}"
     return f"{case.signal} in thread {case.stack.thread} of {wording.pluralize(len(case.stacks), 'thread')}"
 
 
@@ -248,7 +249,8 @@ def _of_run(case: _Case, run: Path, options: TriageOptions, folder: Path, steps:
         return Outcome(_of_stack(case).finding, diagnosed.run)
     finding = finding_of(diagnosed.run, verdict, argument_sentences(verdict))
     stack, found = _guilty(case)
-    finding = replace(finding, evidence=(*finding.evidence, _ended(case), found.why), stack=crash_stacks.useful(stack))
+    ended = _ended(case) if case.signal else _HOW_LONG
+    finding = replace(finding, evidence=(*finding.evidence, ended, found.why), stack=crash_stacks.useful(stack))
     if not case.signal:
         finding = replace(finding, what=_headline(case, found.site))
     if launch is None:

@@ -13,7 +13,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
@@ -29,6 +29,7 @@ from aoti_debug.base.native.frames import (
     demangle,
     is_interpreter,
     is_noise,
+    is_system_header,
     operator_python_frames,
     without_abort_frames,
 )
@@ -124,6 +125,7 @@ NAME = "backtrace.json"
 STACKS = "backtrace.txt"
 MAPS = "backtrace.maps"
 PYTHON = "python.txt"
+WAITS = "waits.txt"  # what each thread of a process that hung was doing
 FORMAT = 1
 
 _KERNEL_CODE = 0x80  # SI_KERNEL: the processor gave no address
@@ -133,6 +135,7 @@ _THREAD = re.compile(
 )
 _TIME = re.compile(r"time ([0-9]{1,10}) ([0-9]{1,19})")
 _FRAMES = re.compile(rf"frames ([0-9]{{1,10}})((?: {_HEX})*)")
+_WAIT = re.compile(r"([0-9]{1,10}) (.{1,4096})")
 _PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 
@@ -161,12 +164,14 @@ class Stack:
         thread: the thread id of the operating system, as in Launch.thread.
         signal: "SIGSEGV"; "" if the thread had no fault and only its stack was taken.
         address: the invalid address that it accessed; None for signals that have none.
+        waits: of a process that hung, what the thread was doing: "waits for a futex"; "" if it is not known.
     """
 
     thread: int
     signal: str
     address: int | None
     frames: tuple[StackFrame, ...]
+    waits: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,6 +196,47 @@ class Backtrace:
         requested = [stack for stack in self.stacks if stack.thread in threads]
         stack = self.died or (requested[0] if requested else None) or (self.stacks[0] if self.stacks else None)
         return tuple(frame.text for frame in self.python[:MAX_FRAMES]) if stack is None else useful(stack, self.python)
+
+    def waits(self, launches: Mapping[int, str]) -> tuple[str, ...]:
+        """A line for each thread of a process that hung, on what it was doing and where; those within launches first.
+
+        Args:
+            launches: names of the launches that threads are in, by thread.
+        """
+        known = sorted((s for s in self.stacks if s.waits), key=lambda stack: stack.thread not in launches)
+        python = dict.fromkeys(launches, self.python)
+        lines = [f"{_of_thread(stack, launches)} {_wait(stack, python.get(stack.thread, ()))}" for stack in known]
+        alike = [_wait(stack, ()) if stack.thread not in launches else "" for stack in known]
+        merged = [
+            line if not same or alike.count(same) == 1 else f"{alike.count(same)} other threads, each: {same}"
+            for line, same in zip(lines, alike, strict=True)
+        ]
+        return tuple(dict.fromkeys(merged))
+
+
+def _of_thread(stack: Stack, launches: Mapping[int, str]) -> str:
+    name = launches.get(stack.thread, "")
+    return f"thread {stack.thread}, in {name}," if name else f"thread {stack.thread}"
+
+
+def _wait(stack: Stack, python: Sequence[StackFrame]) -> str:
+    """The doing of a thread, with its innermost frame and who called it."""
+    what, semicolon, more = stack.waits.partition("; ")
+    if not stack.frames:
+        return stack.waits
+    first, caller = stack.frames[0], _own(stack, python)
+    called = "" if caller is None or caller == first else f", called by {caller.text}"
+    return f"{what}, in {first.text}{called}{semicolon}{more}"
+
+
+def _own(stack: Stack, python: Sequence[StackFrame]) -> StackFrame | None:
+    """The innermost frame whose line is known and that is not of the system; that of Python for the interpreter's."""
+    for frame in stack.frames:
+        if python and is_interpreter(frame):
+            return python[0]
+        if frame.file and not is_system_header(frame):
+            return frame
+    return None
 
 
 @dataclass(frozen=True)
@@ -265,10 +311,18 @@ def decode(run: Path) -> Backtrace | None:
     if not stacks and not python:
         return None
     maps = parse_maps(read_end(run / MAPS))
+    matches = map(_WAIT.fullmatch, complete_lines(read_end(run / WAITS)))
+    waits = {int(match[1]): match[2] for match in matches if match}
     resolved = symbolize(set(chain.from_iterable(addresses for *_, addresses in stacks)), maps)
     return Backtrace(
         tuple(
-            Stack(thread, name, address, tuple(chain.from_iterable(resolved[a] for a in addresses)))
+            Stack(
+                thread,
+                name,
+                address,
+                tuple(chain.from_iterable(resolved[a] for a in addresses)),
+                "" if name else waits.get(thread, ""),
+            )
             for thread, name, address, addresses in stacks
         ),
         python,
@@ -288,6 +342,8 @@ def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
     inside = [frame for frame in frames[1:interpreter] if not is_noise(frame)]
     outside = [frame for frame in frames[max(1, interpreter) :] if not is_noise(frame)]
     between = list(python) if interpreter < len(frames) else []
+    if between and 2 + len(inside) + len(between) > MAX_FRAMES:  # the operator's own frames say more than its callees'
+        inside = inside[: max(MAX_FRAMES - 2 - len(between), 0)]
     selected = (frames[0], *inside, *between, *outside)
     accessed = "" if stack.address is None or not frames[0].library else f" (address {stack.address:#x})"
     lines = [_line(tuple(repeated)) for _, repeated in groupby(selected, key=lambda frame: frame.text)]

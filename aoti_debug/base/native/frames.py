@@ -160,6 +160,11 @@ def is_noise(frame: StackFrame) -> bool:
     return name.startswith(_NOISE_PREFIXES) or bool(_RUNTIME_LIBRARY.search(frame.library))
 
 
+def is_system_header(frame: StackFrame) -> bool:
+    """True if a frame is of a function in a header of the compiler or the system, inlined into its caller."""
+    return frame.file.startswith(("/usr/include/", "/usr/lib/"))
+
+
 def is_interpreter(frame: StackFrame) -> bool:
     """True if a frame belongs to the Python interpreter."""
     return bool(_INTERPRETER.search(frame.library)) or frame.function.startswith("_PyEval")

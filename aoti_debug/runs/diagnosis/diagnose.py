@@ -65,6 +65,7 @@ def diagnose(run: RunDir) -> Verdict | None:
         next_commands=_next_commands(run, finding),
         frames=case.frames(finding),
         hangs=run.state is ExitKind.TIMEOUT,
+        waits=() if case.caught is None else case.caught.waits({x.thread: x.id for x in case.open}),
     )
 
 

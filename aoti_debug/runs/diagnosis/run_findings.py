@@ -124,7 +124,7 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
         kind=HANG if verdict.hangs else FAULT,
         what=verdict.headline,
         where=place_of(launch) if launch is not None else None,
-        evidence=(*_evidence(verdict), *(arguments if verdict.hangs else ())),
+        evidence=(*_evidence(verdict), *verdict.waits, *(arguments if verdict.hangs else ())),
         stack=verdict.frames,
         next=verdict.next_commands,
     )

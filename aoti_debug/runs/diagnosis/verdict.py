@@ -31,6 +31,7 @@ class Verdict:
         next_commands: the commands to type next.
         frames: at most six useful frames of the host's call stack, innermost first; none if the device failed, or no
             stack was recorded.
+        waits: of a process that hung, what each thread was doing, a sentence each.
         hangs: True if the run was ended because nothing went on any more.
     """
 
@@ -43,6 +44,7 @@ class Verdict:
     next_commands: tuple[str, ...]
     frames: tuple[str, ...] = ()
     hangs: bool = False
+    waits: tuple[str, ...] = ()
 
     @property
     def launch(self) -> Launch | None:

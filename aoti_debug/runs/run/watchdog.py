@@ -1,10 +1,20 @@
-"""Detects from outside the process that a model makes no progress, and requests the call stacks of its threads."""
+"""Detects from outside the process that a model makes no progress; asks for its stacks, and what its threads wait for.
+
+The kernel tells which system call a thread is in (/proc/PID/task/TID/syscall). A signal interrupts that, so it is read
+before the stacks are asked for.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
+import platform
+import re
 import signal
+import struct
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
@@ -20,6 +30,29 @@ _QUIET_TIME = 0.3  # seconds without another stack after which all threads are t
 _MAX_THREADS = 256
 _CALLED = frozenset({RunStage.CALL, RunStage.SYNCHRONISE, RunStage.UNLOAD})
 _LOADED = _CALLED | {RunStage.LOAD}
+
+
+# The numbers of system calls that wait, by name.
+_X86 = (
+    "read=0 write=1 poll=7 select=23 sched_yield=24 pause=34 nanosleep=35 connect=42 accept=43 recvfrom=45 recvmsg=47 "
+    "wait4=61 fcntl=72 flock=73 futex=202 clock_nanosleep=230 epoll_wait=232 waitid=247 pselect6=270 ppoll=271 "
+    "epoll_pwait=281 accept4=288"
+)
+_ARM = (
+    "epoll_pwait=22 fcntl=25 flock=32 read=63 write=64 pselect6=72 ppoll=73 waitid=95 futex=98 nanosleep=101 "
+    "clock_nanosleep=115 sched_yield=124 accept=202 connect=203 recvfrom=207 recvmsg=212 accept4=242 wait4=260"
+)
+_NAMES = {
+    machine: {int(number): name for name, number in (word.split("=") for word in numbers.split())}
+    for machine, numbers in {"x86_64": _X86, "aarch64": _ARM}.items()
+}
+_OF_FILES = ("read", "write", "connect", "accept", "accept4", "recvfrom", "recvmsg", "fcntl", "flock")
+_SLEEPS = ("nanosleep", "clock_nanosleep")
+_SET_AND_WAIT = 7  # F_SETLKW
+_HELD = (1, 2)  # the first word of a pthread mutex that is locked
+_KINDS = 0x1FF  # the bits of its kind
+_MOST_THREADS = 1 << 22  # no thread has a larger id
+_LOCK = re.compile(r"\d+: (?:POSIX|FLOCK|OFDLCK) +\w+ +\w+ (-?\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ")
 
 
 @dataclass(frozen=True)
@@ -91,6 +124,8 @@ def _bytes(path: Path) -> bytes:
 
 def request_stacks(pid: int, run: Path) -> None:
     """Makes the threads of a process write their call stacks; returns when they have, or after two seconds."""
+    with contextlib.suppress(OSError):  # a full disk: the stacks are more important
+        (run / crash_stacks.WAITS).write_text("".join(f"{thread} {text}\n" for thread, text in waits_of(pid).items()))
     deadline = time.monotonic() + _STACKS_TIMEOUT
     libc = ctypes.CDLL(None)
     for thread in _threads(pid)[:_MAX_THREADS]:
@@ -103,11 +138,85 @@ def request_stacks(pid: int, run: Path) -> None:
             size, quiet_end = new_size, time.monotonic() + _QUIET_TIME
 
 
+def waits_of(pid: int, machine: str = platform.machine()) -> Mapping[int, str]:
+    """A clause on what each thread of a process does now: "waits for a futex"; none where the system hides it."""
+    threads = {}
+    for thread in _tasks(pid):
+        with contextlib.suppress(OSError):  # it has ended, or the system denies it
+            words = Path(f"/proc/{pid}/task/{thread}/syscall").read_text().split()
+            threads[thread] = _wait_text(pid, words, machine)
+    return threads
+
+
+def _wait_text(pid: int, words: Sequence[str], machine: str) -> str:
+    """A clause on what a thread does.
+
+    Args:
+        words: of the file `syscall`: "running", or the number of the system call with its arguments.
+    """
+    if words[0] == "running":
+        return "runs, and waits for nothing"
+    number, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
+    name = _NAMES.get(machine, {}).get(number, f"system call {number}")
+    if number < 0 or name == "sched_yield":
+        return "runs, and waits for nothing" if number >= 0 else "waits in the kernel, in no system call"
+    if name == "futex":
+        return f"waits for a futex{_holder_of_mutex(pid, arguments[0])}"
+    if name in _SLEEPS:
+        return "sleeps for a time"
+    if name in _OF_FILES:
+        what = "F_SETLKW" if name == "fcntl" and arguments[1] == _SET_AND_WAIT else ""
+        holder = _holder_of_lock(pid, arguments[0]) if name in ("fcntl", "flock") else ""
+        return f"waits in {name}{f' ({what})' if what else ''} of {_file(pid, arguments[0])}{holder}"
+    return f"waits in {name}"
+
+
+def _file(pid: int, descriptor: int) -> str:
+    """The file, pipe or socket behind a descriptor."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{descriptor}")
+    except OSError:
+        return f"descriptor {descriptor}"
+
+
+def _holder_of_mutex(pid: int, address: int) -> str:
+    """The thread that may hold a mutex, as words; "" if the memory does not look like a locked mutex of a thread."""
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb") as memory:
+            memory.seek(address)
+            state, _, owner, _, kind = struct.unpack("<IIIII", memory.read(20))
+    except (OSError, struct.error, OverflowError):
+        return ""
+    if state not in _HELD or not 0 < owner <= _MOST_THREADS or kind & ~_KINDS:
+        return ""
+    ended = "" if owner in _tasks(pid) else ", which has ended,"
+    return f"; the futex looks like a mutex, which thread {owner}{ended} may hold"
+
+
+def _holder_of_lock(pid: int, descriptor: int) -> str:
+    """The process that holds a lock on a file, as words; "" if the system names none."""
+    try:
+        inode = os.stat(f"/proc/{pid}/fd/{descriptor}").st_ino
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return ""
+    holders = [int(match[1]) for line in locks.splitlines() if (match := _LOCK.match(line)) and int(match[2]) == inode]
+    return f"; process {holders[0]} has locked it" if holders and holders[0] > 0 else ""
+
+
+def _tasks(pid: int) -> Sequence[int]:
+    """Ids of the threads of a process; none if it has ended."""
+    try:
+        return sorted(int(path.name) for path in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return ()
+
+
 def _threads(pid: int) -> list[int]:
     """Ids of the threads that handle the request, the main thread first."""
     threads = []
     try:
-        for task in sorted(int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()):
+        for task in _tasks(pid):
             if _handles(Path(f"/proc/{pid}/task/{task}/status")):
                 threads.append(task)
     except OSError:

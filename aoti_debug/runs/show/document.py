@@ -141,6 +141,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "why": verdict.why,
         "surfaced": verdict.surfaced.id if verdict.surfaced else None,
         "frames": list(verdict.frames),
+        "waits": list(verdict.waits),
         "next": list(verdict.next_commands),
     }
 

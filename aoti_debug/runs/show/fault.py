@@ -50,6 +50,8 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     if verdict.surfaced is not None:
         lines += _labelled("noticed", f"in {verdict.surfaced.id}  {verdict.surfaced.kernel}", width)
     lines += _stack(verdict.frames, width)
+    for wait in verdict.waits[:_LISTED]:
+        lines += _labelled("waits", wait, width)
     lines += [f"  next     {command}" for command in verdict.next_commands]
     return lines
 

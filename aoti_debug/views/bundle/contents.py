@@ -47,6 +47,7 @@ _KNOWN_REASONS = {
     "inputs.pt": "the model's inputs: send them separately if you may share them",
     "inputs.safetensors": "the model's inputs: send them separately if you may share them",
     crash_stacks.STACKS: "raw addresses; backtrace.json has them symbolized",
+    crash_stacks.WAITS: "backtrace.json has it, with the stacks",
     crash_stacks.PYTHON: "Python stacks",
     "flight.bin": "values of tensors that the flight recorder kept",
     "rescued.json": "it belongs to tensors that are left out",

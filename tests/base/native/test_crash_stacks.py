@@ -282,3 +282,47 @@ def test_backtraces_can_be_disabled(native_package: Path, tmp_path: Path, monkey
     monkeypatch.setenv("NATIVE_OPS", "read")
     monkeypatch.setenv("AOTI_DEBUG_BACKTRACE", "0")
     assert verdict_of(native_package, tmp_path).frames == ()
+
+
+def test_frames_of_a_python_operator_are_kept_before_those_that_it_has_called() -> None:
+    called = [native(f"gloo::step{number}") for number in range(5)]
+    stack = Stack(1, "", None, (native("wait"), *called, INTERPRETER, GENERATED))
+    own = [StackFrame(name, file="/u/ops.py", line=3) for name in ("all_reduce", "collective", "stay")]
+    found = crash_stacks.useful(stack, own)
+    assert len(found) == 6
+    assert [line.split()[0] for line in found[2:5]] == ["all_reduce", "collective", "stay"]
+    assert found[5] == "run_impl"
+
+
+# What the threads of a process that hung were doing
+
+
+def test_threads_in_launches_come_first_and_equal_ones_are_counted() -> None:
+    lock, rows = StackFrame("pthread_mutex_lock", "/lib/libc.so.6"), StackFrame("rows", "/t/o.so", 0, "/u/rows.cpp", 12)
+    header = StackFrame("std::mutex::lock", "/t/o.so", 0, "/usr/include/c++/12/bits/std_mutex.h", 100)
+    idle = (StackFrame("wait", "/lib/libgomp.so.1"),)
+    found = Backtrace(
+        (
+            Stack(4, "", None, idle, "waits for a futex"),
+            Stack(5, "", None, (lock, header, rows), "waits for a futex; thread 9 may hold it"),
+            Stack(6, "", None, idle, "waits for a futex"),
+            Stack(7, "", None, (rows,), "runs, and waits for nothing"),
+            Stack(8, "", None, (rows,), ""),  # the system did not tell
+        )
+    )
+    assert found.waits({5: "0.1"}) == (
+        "thread 5, in 0.1, waits for a futex, in pthread_mutex_lock in libc.so.6, called by rows at /u/rows.cpp:12; "
+        "thread 9 may hold it",
+        "2 other threads, each: waits for a futex, in wait in libgomp.so.1",
+        "thread 7 runs, and waits for nothing, in rows at /u/rows.cpp:12",
+    )
+
+
+def test_a_thread_that_waits_in_python_is_where_python_is() -> None:
+    wait = StackFrame("sem_wait", "/lib/libc.so.6")
+    stacks = tuple(Stack(thread, "", None, (wait, INTERPRETER, GENERATED), "waits for a futex") for thread in (1, 2))
+    found = Backtrace(stacks, (StackFrame("get", file="/u/queue.py", line=171),))
+    assert found.waits({1: "0.3"}) == (
+        "thread 1, in 0.3, waits for a futex, in sem_wait in libc.so.6, called by get at /u/queue.py:171",
+        "thread 2 waits for a futex, in sem_wait in libc.so.6",  # whose Python frames are not known
+    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import signal
@@ -204,3 +205,80 @@ def test_a_process_that_has_ended(tmp_path: Path) -> None:
         process.wait()
         watchdog.request_stacks(process.pid, tmp_path)
     assert not (tmp_path / crash_stacks.STACKS).exists()
+
+
+# What threads wait for
+
+SLEEPER = "import time\nprint(flush=True)\ntime.sleep(600)"
+READER = "import sys\nprint(flush=True)\nsys.stdin.read()"
+LOCKER = "import fcntl, sys\nfile = open(sys.argv[1], 'w')\nprint(flush=True)\nfcntl.lockf(file, fcntl.LOCK_EX)"
+SPINNER = "print(flush=True)\nwhile True: pass"
+MUTEX = """
+import ctypes, threading
+libc = ctypes.CDLL(None)
+mutex = ctypes.create_string_buffer(64)
+thread = threading.Thread(target=libc.pthread_mutex_lock, args=(mutex,))
+thread.start()
+thread.join()
+print(thread.native_id, flush=True)
+libc.pthread_mutex_lock(mutex)
+"""
+
+
+def waits(code: str, *words: str, contains: str) -> tuple[str, str]:
+    """What a process printed, and what its thread was doing as soon as that contains a text."""
+    command = [sys.executable, "-c", code, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            printed = child.stdout.readline()
+            deadline = time.monotonic() + 20
+            while contains not in (found := watchdog.waits_of(child.pid)[child.pid]) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            return printed.strip(), found
+        finally:
+            child.kill()
+
+
+def test_a_thread_sleeps_reads_or_runs() -> None:
+    assert waits(SLEEPER, contains="sleeps")[1] == "sleeps for a time"
+    assert waits(READER, contains="read")[1].startswith("waits in read of pipe:[")
+    assert waits(SPINNER, contains="runs")[1] == "runs, and waits for nothing"
+
+
+def test_the_holder_of_a_lock_on_a_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        found = waits(LOCKER, str(path), contains="fcntl")[1]
+    assert found == f"waits in fcntl (F_SETLKW) of {path}; process {os.getpid()} has locked it"
+
+
+def test_the_holder_of_a_mutex_is_named_with_may() -> None:
+    holder, found = waits(MUTEX, contains="futex")
+    assert found == (
+        f"waits for a futex; the futex looks like a mutex, which thread {holder}, which has ended, may hold"
+    )
+
+
+def test_a_process_that_is_gone_has_no_threads() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    assert watchdog.waits_of(child.pid) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "machine", "text"),
+    [
+        ("202 0x0 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f2d", "x86_64", "waits for a futex"),
+        ("98 0x0 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f2d", "aarch64", "waits for a futex"),
+        ("232 0x3 0x0 0x20 0xffffffff 0x0 0x0 0x7ffe 0x7f2d", "x86_64", "waits in epoll_wait"),
+        ("999 0x3 0x0 0x20 0xffffffff 0x0 0x0 0x7ffe 0x7f2d", "x86_64", "waits in system call 999"),
+        ("232 0x3 0x0 0x20 0xffffffff 0x0 0x0 0x7ffe 0x7f2d", "riscv64", "waits in system call 232"),
+        ("24 0x0 0x0 0x0 0x0 0x0 0x0 0x7ffe 0x7f2d", "x86_64", "runs, and waits for nothing"),
+        ("-1 0x7ffe 0x7f2d", "x86_64", "waits in the kernel, in no system call"),
+        ("running", "x86_64", "runs, and waits for nothing"),
+    ],
+)
+def test_system_calls_as_words(words: str, machine: str, text: str) -> None:
+    assert watchdog._wait_text(os.getpid(), words.split(), machine) == text

@@ -44,7 +44,10 @@ from aoti_debug.views.report.page import prepare
 
 _REPORT = "report"  # the step that follows the triage
 _OF_RANKS = ("model", "verbose", "opens", "as_json")
-_OF_CORES = ("model", "package", "exported", "name", "user_code", "out", "timings", "verbose", "opens", "as_json")
+_OF_CORES = (
+    *("model", "package", "exported", "name", "imports", "libraries", "trusted"),
+    *("out", "timings", "verbose", "opens", "as_json"),
+)
 _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs", "build_timeout")
 
 

@@ -191,7 +191,7 @@ class _Search:
                 note.text = f"not comparable: {second.unknown}"
                 return ""
             if second.eager != of_first_set(first.eager):
-                operator = "" if found is None else f": {found.kernel} ({found.id})"
+                operator = "; it may draw random numbers" if found is None else f": {found.kernel} ({found.id})"
                 note.text = "eager gives other bits"
                 return f"the exported program, run twice in eager on the same inputs, gives other bits{operator}"
             if second.returned != of_first_set(first.returned):

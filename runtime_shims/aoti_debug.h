@@ -224,6 +224,7 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) AOTI_
 #if defined(__cplusplus) && !defined(AOTI_DEBUG_TABLES_ONLY)
 #include <exception>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -355,6 +356,11 @@ inline __attribute__((always_inline)) decltype(auto) launch(const AotiDebugSite&
     if (active) end_with_exception(&launch, values);
     throw;
   }
+}
+
+// Throws what torch's check of a status throws. `call`: the text of the call that returned it.
+[[noreturn]] __attribute__((noinline, cold)) inline void throw_failed(const char* call, const char* file, int line) {
+  throw std::runtime_error(std::string(call) + " API call failed at " + file + ", line " + std::to_string(line));
 }
 
 // The same on another stream than the call's.

@@ -20,15 +20,18 @@ namespace {
 constexpr size_t kMaxPackages = 16;
 constexpr int kMaxFiles = 4096;  // open ones that are looked at
 constexpr std::string_view kSuffix = ".pt2";
+constexpr std::string_view kDeleted = " (deleted)";  // ends the name of an open file that has no other any more
 
 struct LoadedFrom {
   std::string library;
   std::vector<std::string> packages;
 };
 
-bool is_package(std::string_view path) {
-  return path.size() > kSuffix.size() && path.substr(path.size() - kSuffix.size()) == kSuffix;
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() > end.size() && text.substr(text.size() - end.size()) == end;
 }
+
+bool is_package(std::string_view path) { return ends_with(path, kSuffix); }
 
 void add(std::vector<std::string>* packages, const std::string& path) {
   const bool is_known = std::find(packages->begin(), packages->end(), path) != packages->end();
@@ -43,7 +46,8 @@ void add_open_files(std::vector<std::string>* packages) {
     char target[PATH_MAX];
     const ssize_t length = readlinkat(dirfd(files), entry->d_name, target, sizeof(target));
     if (length <= 0 || length == sizeof(target)) continue;
-    const std::string path(target, static_cast<size_t>(length));
+    std::string path(target, static_cast<size_t>(length));
+    if (ends_with(path, kDeleted)) path.resize(path.size() - kDeleted.size());  // a copy may lie there again
     if (path.front() == '/' && is_package(path)) add(packages, path);
   }
   closedir(files);

@@ -18,9 +18,9 @@ using AOTIProxyExecutorHandle = void*;
 using CUfunction = const char*;
 using CUdeviceptr = unsigned long long;
 #define AOTI_TORCH_SUCCESS 0
-#define AOTI_TORCH_ERROR_CODE_CHECK(call)               \
-  if ((call) != AOTI_TORCH_SUCCESS) {                   \
-    throw std::runtime_error(#call " API call failed"); \
+#define AOTI_TORCH_ERROR_CODE_CHECK(call)                                                                \
+  if ((call) != AOTI_TORCH_SUCCESS) {                                                                    \
+    throw std::runtime_error(#call " API call failed at wrapper.cpp, line " + std::to_string(__LINE__)); \
   }
 
 struct RAIIAtenTensorHandle {

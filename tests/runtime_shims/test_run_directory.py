@@ -61,6 +61,16 @@ def test_embedded_run(load: Load, tmp_path: Path) -> None:
     assert len(journal_decoder.decode(folder / "journal.bin").of("run_end")) == 1
 
 
+def test_the_place_of_a_package_that_was_deleted_while_it_was_open(load: Load, tmp_path: Path) -> None:
+    package = tmp_path / "model.pt2"
+    with package.open("w"):
+        package.unlink()
+        runtime = load(RUN=None, DIR=tmp_path / "runs", PRINT="none")
+    one_launch(runtime)
+    (folder,) = [path for path in (tmp_path / "runs").iterdir() if not path.is_symlink()]
+    assert json.loads((folder / "run.json").read_text())["loaded_from"]["packages"] == [str(package)]
+
+
 def test_a_program_ends_a_run_and_the_next_call_begins_another(
     load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

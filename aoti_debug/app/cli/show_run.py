@@ -239,8 +239,10 @@ def require_no_option(options: Sequence[str], path: Path) -> None:
     from aoti_debug.runs.ranks import ranks_run  # a `show` of one process does without
 
     if options:
-        rank = ranks_run.open_ranks(path).recorded[0].path
-        raise UsageError(f"{options[0]} needs one rank", hint=shlex.join(["aoti-debug", "show", str(rank)]))
+        from aoti_debug.runs.diagnosis import suggested_commands  # only an error needs it
+
+        rank = suggested_commands.word_of(ranks_run.open_ranks(path).recorded[0].path)
+        raise UsageError(f"{options[0]} needs one rank", hint=shlex.join(["aoti-debug", "show", rank]))
 
 
 def show_ranks(path: Path, asked: ShowOptions) -> None:

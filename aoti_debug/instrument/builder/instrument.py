@@ -30,6 +30,11 @@ extern "C" AOTI_DEBUG_HIDDEN const AotiDebugKernel aoti_debug_kernels[];
       aoti_debug_sites[site], \\
       [&](auto&&... x) -> decltype(auto) { return callee(aoti_debug::unwrap(std::forward<decltype(x)>(x))...); }, \\
       __VA_ARGS__)
+#define AOTI_DEBUG_ALL(...) __VA_ARGS__
+#define AOTI_DEBUG_CHECK(status, call) \\
+  if ((status) != AOTI_TORCH_SUCCESS) aoti_debug::throw_failed(call, __FILE__, __LINE__)
+#define AOTI_DEBUG_CHECKED(site, callee, arguments) \\
+  AOTI_DEBUG_CHECK(AOTI_DEBUG_LAUNCH(site, callee, AOTI_DEBUG_ALL arguments), #callee #arguments)
 """
 _ON_SIDE_STREAMS = """\
 #define AOTI_DEBUG_LAUNCH_ON(stream, site, callee, ...) \\
@@ -38,7 +43,11 @@ _ON_SIDE_STREAMS = """\
       aoti_debug_sites[site], \\
       [&](auto&&... x) -> decltype(auto) { return callee(aoti_debug::unwrap(std::forward<decltype(x)>(x))...); }, \\
       __VA_ARGS__)
+#define AOTI_DEBUG_CHECKED_ON(stream, site, callee, arguments) \\
+  AOTI_DEBUG_CHECK(AOTI_DEBUG_LAUNCH_ON(stream, site, callee, AOTI_DEBUG_ALL arguments), #callee #arguments)
 """
+# The macro around most calls of operators: of a call that failed it prints the text, which is to be that of torch.
+_CHECK = "AOTI_TORCH_ERROR_CODE_CHECK("
 # The functions that make and delete a container come before the include of aoti_debug.h.
 _CONTAINERS = (
     (re.compile(r"reinterpret_cast<AOTInductorModelContainerHandle>\(container\);"), 1),
@@ -157,11 +166,14 @@ def _launches(calls: Sequence[CallExpression], sites: Sequence[Site], masked: st
                 f"site {site.id} ({site.callee}) is not in line {site.line} of the wrapper",
                 hint="its text is damaged; if torch wrote it so, report this as a bug",
             )
-        macro = "AOTI_DEBUG_LAUNCH("
+        start, macro, opening = call.head.start, "AOTI_DEBUG_LAUNCH", ""
+        if masked.endswith(_CHECK, 0, start):
+            start, macro, opening = start - len(_CHECK), "AOTI_DEBUG_CHECKED", "("
+        stream = ""
         if site.stream:
-            stream = expression_of(site.stream, masked, bodies[site.function], call.head.start)
-            macro = f"AOTI_DEBUG_LAUNCH_ON({stream}, "
-        yield Edit(call.head.start, call.opening + 1, f"{macro}{site.id}, {site.callee}, ")
+            stream = f"{expression_of(site.stream, masked, bodies[site.function], call.head.start)}, "
+            macro += "_ON"
+        yield Edit(start, call.opening + 1, f"{macro}({stream}{site.id}, {site.callee}, {opening}")
         for argument in call.arguments:
             changed = _argument(argument.text)
             if changed != argument.text:

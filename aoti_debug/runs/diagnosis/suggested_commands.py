@@ -93,7 +93,7 @@ def word_of(path: Path | str) -> str:
 def _reference(run: RunDir) -> list[str]:
     """The words `--run DIR`; none for the newest run, which is the default."""
     newest = recorded_runs.newest()
-    return [] if newest is not None and newest.run == run.path.resolve() else ["--run", str(run.path)]
+    return [] if newest is not None and newest.run == run.path.resolve() else ["--run", word_of(run.path)]
 
 
 def _without_option(words: list[str], option: str) -> list[str]:

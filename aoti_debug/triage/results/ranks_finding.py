@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding, place_of
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.ranks import text
@@ -27,7 +28,7 @@ def ranks_finding(analysis: RanksAnalysis) -> Finding:
     """
     rank = shown_rank(analysis.run, analysis.failure)
     parted, differing = text.parting_lines(analysis), text.disagreement_lines(analysis.agreement)
-    show = shlex.join(["aoti-debug", "show", str(rank.path)])
+    show = shlex.join(["aoti-debug", "show", suggested_commands.word_of(rank.path)])
     if analysis.failure is not None:
         return _failed(analysis, analysis.failure, (show,), (*parted, *differing))
     waits = text.wait_lines(analysis)

@@ -30,6 +30,8 @@ class Model(torch.nn.Module):
 
 x = torch.ones(4, 8)
 program = torch.export.export(Model(), (x,))
+from tests.wrapper_templates import share
+share()
 path = torch._inductor.aoti_compile_and_package(program, package_path="nan.pt2")
 model = torch._inductor.aoti_load_package(path)
 for scale in (1, 2, -3, 4):
@@ -60,6 +62,8 @@ x = torch.ones(4, 8)
 torch.set_float32_matmul_precision("medium")
 rows = torch.export.Dim("rows", max=9)
 program = torch.export.export(Model(), (x,), dynamic_shapes=({0: rows},))
+from tests.wrapper_templates import share
+share()
 path = torch._inductor.aoti_compile_and_package(program, package_path="raises.pt2")
 model = torch._inductor.aoti_load_package(path)
 for count in (4, 3, 2):
@@ -82,6 +86,8 @@ ids, scale = torch.randint(0, 100, (4, 8)), torch.ones(1)
 program = torch.export.export(Model().eval(), (ids, scale))
 path = __file__.replace("serve.py", "model.so")
 options = {"aot_inductor.output_path": path}
+from tests.wrapper_templates import share
+share()
 assert torch._inductor.aot_compile(program.module(), (ids, scale), options=options) == path
 model = torch._export.aot_load(path, "cpu")
 runner = torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1)

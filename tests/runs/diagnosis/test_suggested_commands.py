@@ -49,3 +49,16 @@ def test_a_run_of_somebody_else_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
     assert not run.is_made_here
     assert suggested_commands.run_again(run, level=1) == ()
     assert suggested_commands.why_nonfinite(run) == (suggested_commands.show(run),)
+
+
+def test_a_run_below_the_current_directory_is_named_by_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path / "server/runs")
+    monkeypatch.chdir(tmp_path)
+    here = run.path.relative_to(tmp_path)
+    assert suggested_commands.show(run, "0.0") == f"aoti-debug show 0.0 --run {here}"
+    assert open_run(here).path.resolve() == run.path.resolve()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert suggested_commands.show(run, "0.0") == f"aoti-debug show 0.0 --run {run.path}"

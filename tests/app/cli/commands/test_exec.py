@@ -47,6 +47,8 @@ class Model(torch.nn.Module):
 if __name__ == "__main__":
     x = torch.linspace(-1, 1, 32).reshape(4, 8)
     program = torch.export.export(Model(), (x,))
+    from tests.wrapper_templates import share
+    share()
     path = torch._inductor.aoti_compile_and_package(program, package_path="model.pt2")
     print(torch._inductor.aoti_load_package(path)(x).sum().item())
     sys.exit(3)
@@ -92,6 +94,8 @@ x = torch.linspace(-1, 1, 8).reshape(2, 4)
 faulty = "faulty.pt2"
 if not os.path.exists(faulty):
     program = torch.export.export(faulty_ops.Model().eval(), (x,))
+    from tests.wrapper_templates import share
+    share()
     faulty = torch._inductor.aoti_compile_and_package(program, package_path=faulty)
 healthy = torch._inductor.aoti_load_package("model.pt2")
 model = torch._inductor.aoti_load_package(faulty)

@@ -1,20 +1,12 @@
-// The functions that generated code calls (aoti_debug.h), and the life of the run behind them.
-#include <pthread.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+// The functions that generated code calls for a call of the model and for its launches (aoti_debug.h); the others:
+// run_life.cpp.
 #include <atomic>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "aoti_debug.h"
-#include "crash/backtrace.h"
 #include "device/device.h"
 #include "launches/call_breadcrumbs.h"
 #include "launches/deferral.h"
@@ -28,279 +20,14 @@
 #include "launches/side_streams.h"
 #include "launches/substitute.h"
 #include "launches/watch_launch.h"
-#include "machine/clock.h"
-#include "machine/parallel.h"
-#include "print/print_operator.h"
 #include "run/configuration.h"
 #include "run/control.h"
 #include "run/run.h"
 #include "run/thread_state.h"
+#include "run_life.h"
 
 namespace aoti_debug {
 namespace {
-
-constexpr uint32_t kLevelUnread = UINT32_MAX;
-constexpr uint64_t kPatienceNs = 1000000000;  // how long new calls wait for running ones, once for each request
-constexpr uint32_t kPauseUs = 100;
-
-std::atomic<uint32_t> g_level{kLevelUnread};
-std::atomic<Run*> g_run{nullptr};
-Run* g_retired = nullptr;               // the last of the runs whose threads may still know them; g_mutex guards it
-std::atomic<uint32_t> g_generation{0};  // counts forks
-std::mutex g_mutex;                     // guards the start of a run
-pthread_key_t g_thread_key;             // its destructor runs when a thread ends
-bool g_thread_key_made = false;
-bool g_forks_seen = false;
-bool g_over = false;                   // this library is being unloaded
-std::atomic<bool> g_failed{false};     // the recording has stopped because something of ours failed
-std::atomic<int32_t> g_containers{0};  // of models, that were made and not deleted yet
-
-thread_local ThreadState* t_thread = nullptr;
-thread_local uint32_t t_generation = 0;  // that t_thread belongs to
-
-// This thread's state; nullptr where it has none, or that of a run that has ended or of the parent of a fork.
-ThreadState* current_thread() {
-  return t_generation == g_generation.load(std::memory_order_relaxed) ? t_thread : nullptr;
-}
-
-void on_thread_end(void* state) {
-  const bool current = current_thread() == state;
-  t_thread = nullptr;
-  remove_signal_stack();
-  // After a fork, the journal that the state writes to is another process's; after the end of its run it is freed.
-  if (!current) return;
-  const ThreadState* thread = static_cast<ThreadState*>(state);
-  if (thread->run == g_run.load()) thread->run->forget_thread(thread);
-}
-
-// In the child of a fork: what the parent recorded is the parent's alone. The locks may be held by threads that the
-// child does not have.
-void on_fork() {
-  g_generation.fetch_add(1);
-  g_run.store(nullptr);
-  g_retired = nullptr;
-  t_thread = nullptr;
-  new (&g_mutex) std::mutex;
-  use_one_thread();
-  forget_prints();
-  forget_crashes();
-  control.forget();
-}
-
-// Handlers that on_fork is one of, once in a process. g_mutex is held.
-void watch_forks() {
-  if (g_forks_seen) return;
-  const int error = pthread_atfork(nullptr, nullptr, on_fork);
-  if (error != 0) throw std::runtime_error(std::string("pthread_atfork: ") + strerror(error));
-  g_forks_seen = true;
-}
-
-// Notes in the run of the calling thread's call why the recording stopped, unless that fails, too: it was told above.
-void note_failure(const std::exception& error) {
-  const ThreadState* thread = current_thread();
-  if (thread == nullptr || thread->call == nullptr) return;
-  try {
-    thread->run->note(NOTE_RECORDING_STOPPED, std::string("recording stopped: ") + failure_text(error), false);
-  } catch (const std::exception&) {
-    return;
-  }
-}
-
-// Runs `work`; an exception ends the recording, not the model.
-template <class Work>
-void guarded(const Work& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    g_failed.store(true);
-    if (g_level.exchange(0) == 0) return;
-    LiveText().write_failure("recording stopped", error);
-    note_failure(error);
-  }
-}
-
-// Records what is there and ends the run. `idle`: no thread is within a call.
-void record_remaining(Run& run, bool idle) {
-  drain_prints();
-  run.replay_observer.stop();
-  guarded([&] { look_at_remaining(run, idle); });
-  record_replays(run);
-  guarded([&] { run.note_results(idle); });
-  guarded([&] { run.finish(idle, g_failed.load()); });
-  if (idle && run.has_device && g_failed.load()) device::forget_results();
-}
-
-void finish_run() {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  g_over = true;
-  g_level.store(0);
-  if (g_thread_key_made) pthread_key_delete(g_thread_key);
-  release_crashes();
-  for (Run* run = g_retired; run != nullptr; run = run->retired_before) {
-    if (!run->ended.exchange(true)) record_remaining(*run, run->active_calls.load() == 0);
-  }
-  std::unique_ptr<Run> run(g_run.exchange(nullptr));
-  if (run == nullptr) return;
-  const bool idle = run->active_calls.load() == 0;
-  record_remaining(*run, idle);
-  // At exit another thread may still be within a call: then what it uses stays.
-  if (!idle) static_cast<void>(run.release());
-}
-
-// Ends the run, if there is one and no thread is within a call; false where one is. A later call begins another run.
-bool end_run() {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  const Run* run = g_run.load();
-  if (g_over || (run != nullptr && run->active_calls.load() != 0)) return false;
-  for (const Run* retired = g_retired; retired != nullptr; retired = retired->retired_before) {
-    if (retired->active_calls.load() != 0) return false;
-  }
-  if (run == nullptr) return true;
-  release_crashes();
-  const std::unique_ptr<Run> ended(g_run.exchange(nullptr));
-  g_generation.fetch_add(1);
-  record_remaining(*ended, true);
-  return true;
-}
-
-// One call less is in the run; the last one ends a retired run.
-void leave(Run& run) {
-  if (run.active_calls.fetch_sub(1) != 1 || !run.retired.load()) return;
-  if (!run.ended.exchange(true)) guarded([&] { record_remaining(run, true); });
-}
-
-// Has no call begin in the run any more. A device knows one run at a time: there it waits until no call is running, and
-// false where that takes longer than `patience_ns`. g_mutex is held.
-bool close_run(Run& run, uint64_t patience_ns) {
-  run.closed.store(true);
-  const uint64_t deadline = Clock::monotonic_ns() + patience_ns;
-  while (run.has_device && run.active_calls.load() != 0) {
-    if (Clock::monotonic_ns() >= deadline) {
-      run.closed.store(false);
-      return false;
-    }
-    usleep(kPauseUs);
-  }
-  return true;
-}
-
-// Has the last call of a closed run end it. Its memory stays: threads know it, and calls of it may be running, which
-// record their ends in it. g_mutex is held.
-void retire(Run& run) {
-  release_crashes();
-  run.active_calls.fetch_add(1);
-  run.retired_before = g_retired;
-  g_retired = &run;
-  g_run.store(nullptr);
-  run.retired.store(true);
-  leave(run);
-}
-
-// Ends the run when the library is unloaded or the process exits. Made after what it needs, so it goes before that.
-struct RunEnder {
-  ~RunEnder() { finish_run(); }
-};
-
-// The level that the settings name, which is in force from now on. g_mutex is held.
-uint32_t read_level_locked() {
-  uint32_t level = 0;
-  try {
-    const Config config = load_config(aoti_debug_package);
-    level = config.level;
-    LiveText live;
-    for (const std::string& complaint : config.complaints) live.write("aoti-debug: " + complaint + "\n");
-  } catch (const std::exception& error) {
-    g_failed.store(true);
-    LiveText().write_failure("nothing is recorded", error);
-  }
-  g_level.store(level);
-  control.set_level(level);
-  return level;
-}
-
-uint32_t read_level() {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  const uint32_t level = g_level.load();
-  return level != kLevelUnread ? level : read_level_locked();
-}
-
-// Makes the control page, or puts the settings in force that it brings.
-void look_at_control() {
-  drain_prints();
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  if (g_over) return;
-  control.open();
-  watch_forks();
-  if (!control.has_request()) return;
-  Run* run = g_run.load();
-  if (run != nullptr && run->captured.load()) return control.delay(DELAY_CAPTURED);
-  const uint64_t patience_ns = control.is_new() ? kPatienceNs : 0;
-  if (run != nullptr && !close_run(*run, patience_ns)) return control.delay(DELAY_CALLS);
-  control.accept();
-  if (run == nullptr) {
-    read_level_locked();
-    return;
-  }
-  if (read_level_locked() == LEVEL_OFF && run->active_calls.load() != 0) {
-    run->note(NOTE_RECORDING_STOPPED, "the recording was ended while calls were running, which then went on", false);
-  }
-  retire(*run);
-}
-
-Run* start_run() {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  if (Run* run = g_run.load(); run != nullptr || g_over) return run;
-  if (g_level.load() == 0) return nullptr;  // since the caller has looked
-  static RunEnder ender;
-  static_cast<void>(ender);
-  if (!g_thread_key_made) g_thread_key_made = pthread_key_create(&g_thread_key, on_thread_end) == 0;
-  watch_forks();
-  auto run = std::make_unique<Run>(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
-  try {
-    run->start();
-    if (!run->is_useful()) {
-      g_failed.store(true);
-      g_level.store(0);
-    }
-    if (run->config.backtrace && run->is_useful()) catch_crashes(run->directory.path());
-    control.begin_run(run->journal.is_open() ? run->directory.path() : "");
-    if (run->journal.is_open()) run->directory.begin();
-  } catch (const std::exception&) {
-    release_crashes();  // handlers that outlive the run would outlive this library
-    throw;
-  }
-  g_run.store(run.get());
-  return run.release();
-}
-
-ThreadState* thread_state(Run* run) {
-  if (ThreadState* known = current_thread(); known != nullptr && known->run == run) return known;
-  t_thread = run->add_thread(static_cast<uint32_t>(syscall(SYS_gettid)));
-  t_generation = run->generation;
-  const bool ends_seen = g_thread_key_made && pthread_setspecific(g_thread_key, t_thread) == 0;
-  if (ends_seen && run->config.backtrace) add_signal_stack();
-  return t_thread;
-}
-
-struct LeaveRun {
-  void operator()(Run* run) const { leave(*run); }
-};
-using PinnedRun = std::unique_ptr<Run, LeaveRun>;
-
-// The run that calls begin in, with one call more; nullptr where nothing is recorded.
-PinnedRun enter_run() {
-  for (;;) {
-    Run* run = g_run.load(std::memory_order_acquire);
-    if (run == nullptr) run = start_run();
-    if (run == nullptr || !run->is_useful()) return nullptr;
-    run->active_calls.fetch_add(1);
-    PinnedRun pinned(run);
-    if (!run->closed.load()) return pinned;
-    pinned.reset();
-    if (g_level.load() == 0) return nullptr;  // who closed the run has failed, and no other run begins
-    usleep(kPauseUs);
-  }
-}
 
 // Has the calling thread run no longer the call, but what is around it. The files of its tensors refer to it until
 // then.
@@ -355,7 +82,7 @@ std::string capture_text(const CallState& call) {
 }
 
 void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* stream) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   PinnedRun pinned;
   if (thread != nullptr && thread->call != nullptr) {  // a call within a call is of the same run
     thread->run->active_calls.fetch_add(1);
@@ -435,7 +162,7 @@ LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpr
 
 AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
                                    uint32_t n_values, const void* return_address) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return AOTI_DEBUG_RUN;
   CallState& call = *thread->call;
   Run* run = call.run;
@@ -518,38 +245,20 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
 
 // The call that storage stands for; nullptr where nothing is recorded, or where it began before a fork.
 CallState* call_of(const AotiDebugCall* storage) {
-  if (storage->opaque[0] == 0 || storage->opaque[1] != g_generation.load(std::memory_order_relaxed)) return nullptr;
+  if (storage->opaque[0] == 0 || storage->opaque[1] != generation()) return nullptr;
   return reinterpret_cast<CallState*>(static_cast<uintptr_t>(storage->opaque[0]));
 }
 
 LaunchState* launch_of(AotiDebugLaunch* storage) {
   LaunchState* launch = launch_in(storage);
-  if (launch->call == nullptr || launch->generation != g_generation.load(std::memory_order_relaxed)) return nullptr;
+  if (launch->call == nullptr || launch->generation != generation()) return nullptr;
   return launch;
 }
 
 }  // namespace
-
-ThreadState* this_thread_state() { return current_thread(); }
-
 }  // namespace aoti_debug
 
 using namespace aoti_debug;
-
-uint32_t aoti_debug_level(void) {
-  const uint32_t level = g_level.load(std::memory_order_relaxed);
-  return __builtin_expect(level == kLevelUnread, 0) ? read_level() : level;
-}
-
-uint32_t aoti_debug_level_of_call(uint32_t kind) {
-  if (__builtin_expect(!control.is_tried() || control.has_request(), 0)) {
-    const ThreadState* thread = current_thread();
-    const bool is_within_call = thread != nullptr && thread->call != nullptr;  // which may be waited for
-    if (!is_within_call) guarded([] { look_at_control(); });
-  }
-  if (kind == AOTI_DEBUG_CALL_MODEL) control.count_call();
-  return aoti_debug_level();
-}
 
 void aoti_debug_call_begin(AotiDebugCall* call, uint32_t kind, const void* model, void* stream) {
   call->opaque[0] = 0;
@@ -577,7 +286,7 @@ void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values
 }
 
 void aoti_debug_stream(void* stream) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return;
   thread->next_stream = stream;
   thread->changes_stream = true;
@@ -585,7 +294,7 @@ void aoti_debug_stream(void* stream) {
 
 void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint32_t num_warps, uint32_t shared_bytes,
                      void* const* args) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr || thread->call->innermost == nullptr) return;
   LaunchState& launch = *thread->call->innermost;
   launch.grid_seen = true;
@@ -595,7 +304,7 @@ void aoti_debug_grid(const AotiDebugKernel* kernel, const uint32_t grid[3], uint
 uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim, const int64_t* sizes,
                              const int64_t* strides, int32_t dtype, int32_t device_type, int32_t device_index,
                              void* tensor) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return 0;
   const BufferRequest request{allocation, ndim, sizes, strides, dtype, device_type, device_index};
   bool made = false;
@@ -604,7 +313,7 @@ uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim
 }
 
 const char* aoti_debug_stopped(void) {
-  const ThreadState* thread = current_thread();
+  const ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return nullptr;
   return thread->run->stopped();
 }
@@ -621,27 +330,8 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
   });
 }
 
-void aoti_debug_containers(int32_t change) {
-  if (change > 0 && !control.is_tried()) guarded([] { look_at_control(); });
-  if (g_containers.fetch_add(change) + change != 0) return;
-  guarded([] { drain_prints(); });
-  guarded([] { end_run(); });  // a library whose models are gone may stay loaded
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  if (g_containers.load() != 0) return;
-  control.close();
-  if (g_run.load() == nullptr && g_failed.exchange(false)) g_level.store(kLevelUnread);  // the next model is recorded
-}
-
-uint32_t aoti_debug_end_run(void) {
-  bool ended = false;
-  guarded([] { drain_prints(); });
-  guarded([&] { ended = end_run(); });
-  if (ended) g_level.store(kLevelUnread);
-  return ended ? 1 : 0;
-}
-
 void aoti_debug_loop_enter(void) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return;
   CallState& call = *thread->call;
   if (call.n_loops < CallState::kLoops) call.loops[call.n_loops] = 0;
@@ -649,14 +339,14 @@ void aoti_debug_loop_enter(void) {
 }
 
 void aoti_debug_loop_next(void) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return;
   CallState& call = *thread->call;
   if (call.n_loops != 0 && call.n_loops <= CallState::kLoops) ++call.loops[call.n_loops - 1];
 }
 
 void aoti_debug_loop_leave(void) {
-  ThreadState* thread = current_thread();
+  ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return;
   CallState& call = *thread->call;
   if (call.n_loops == 0) return;

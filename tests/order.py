@@ -13,6 +13,7 @@ T = TypeVar("T")
 LONGEST = (
     *("repro/test_execution.py", "runtime_shims/test_sanitizers.py", "runtime_shims_cuda/test_cuda_ptx.py"),
     *("corpus/test_corpus.py", "triage/test_torture.py", "runtime_shims/test_device.py"),
+    *("app/cli/commands/test_exec.py", "app/execute/test_triage_script.py"),
     *(
         "instrument/frontend/test_compiled_package.py",
         "end_to_end/test_every_package.py",

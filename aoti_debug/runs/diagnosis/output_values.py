@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BUDGET = 256 << 20  # bytes of saved tensors that are read
 _LOOKED_AT = 64  # outputs that are not finite
-# What notes begin with after which launches are not recorded: runtime_shims/run/run.cpp and runtime.cpp.
+# What notes begin with after which launches are not recorded: runtime_shims/run/run.cpp and run_life.cpp.
 _ENDS_RECORDING = ("recording stopped", "nothing is recorded", "the recording was ended")
 
 

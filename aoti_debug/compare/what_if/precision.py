@@ -1,7 +1,7 @@
 """Rounds parts of a model to a narrower dtype: the change of its outputs, and the parts that have to stay as they are.
 
 aoti-debug/replays/20261120-231501-4711/
-  package.pt2  runs/ baseline/ part_0/ … all/ kept_2/
+  package.pt2  runs/ baseline/ repeated/ part_0/ … all/ all_but_2/
 
 Each part is rounded alone in a run of its own: what its launches read, weights too, and what they write. The runtime
 rounds in memory, in the real package.
@@ -118,6 +118,7 @@ class RoundedModel:
         parts: the most sensitive ones first.
         untouched: the names of parts that hold nothing to round.
         trials: runs with several parts rounded at once, the first of them with all.
+        noise: the change of the outputs from one run to the next without any rounding.
         runs: the number of runs that it took.
     """
 
@@ -128,6 +129,7 @@ class RoundedModel:
     parts: tuple[RoundedPart, ...]
     untouched: tuple[str, ...]
     trials: tuple[RoundedParts, ...]
+    noise: float
     runs: int
 
     @property
@@ -192,6 +194,8 @@ class _Rounding:
                 f"{self._options.model} holds nothing that {self._target.name} rounds",
                 hint="--to float8_e4m3fn rounds to fewer bits",
             )
+        again = session.again("repeated", ())
+        _require_clean(again)
         rounded = self._each(session, before, touched, instructions)
         rounded.sort(key=lambda part: part.error, reverse=True)
         return RoundedModel(
@@ -202,6 +206,7 @@ class _Rounding:
             parts=tuple(rounded),
             untouched=tuple(part.name for part in parts if not instructions[part.name]),
             trials=tuple(self._trials(session, before, [part.part.name for part in rounded], instructions)),
+            noise=largest_error(effects(again.outputs, before.outputs)),
             runs=session.runs,
         )
 

@@ -43,6 +43,9 @@ def precision_lines(found: RoundedModel, width: int) -> list[str]:
     if found.untouched:
         names = wording.join_truncated(found.untouched, _MAX_NAMED)
         lines += terminal_cells.fitted(f"note: nothing there is rounded to {found.target.name}: {names}", width)
+    if found.noise:
+        text = f"note: without rounding, the outputs change by {_error(found.noise)} from one run to the next: errors "
+        lines += terminal_cells.fitted(f"{text}that are not larger show nothing", width)
     for reason in found.refused[:_MAX_NAMED]:
         lines += terminal_cells.fitted(f"note: {reason}", width)
     if len(found.refused) > _MAX_NAMED:
@@ -122,7 +125,9 @@ def _conclusion(found: RoundedModel) -> list[str]:
             f"the outputs by at most {limit}",
         ]
     changes = f"changes the outputs by {_error(proposal.error)}, at most {limit}"
-    verified = f"  verified by a run with all of it at once; {wording.pluralize(found.runs, 'run')} in all"
+    verified = (
+        f"  verified by rounding in the package, all of it at once; {wording.pluralize(found.runs, 'run')} in all"
+    )
     if not proposal.kept:
         return [f"MAY BE {target}: rounding all {wording.pluralize(count, noun)} at once {changes}", verified]
     names = wording.join_truncated(proposal.kept, _MAX_NAMED)
@@ -148,6 +153,7 @@ def precision_document(found: RoundedModel) -> dict[str, Any]:
         "all": _trial_document(found.whole),
         "proposal": None if proposal is None else _trial_document(proposal),
         "trials": [{"kept": len(trial.kept), "error": json_number(trial.error)} for trial in found.trials],
+        "noise": json_number(found.noise),
         "runs": found.runs,
         "not_rounded": list(found.refused),
     }

@@ -58,5 +58,6 @@ def rounded_model(run: RunDir, *, kept: int = 2) -> RoundedModel:
         parts=parts,
         untouched=("language_model.positions",),
         trials=(*trials, *more),
+        noise=0.0,
         runs=7,
     )

@@ -34,6 +34,7 @@ def test_modules_of_a_model_are_rounded(wrong: Wrong, tmp_path: Path) -> None:
     assert {part["name"] for part in found["parts"]} == {"layers.0", "layers.1", "layers.2", "(model)"}
     errors = [part["error"] for part in found["parts"]]
     assert errors == sorted(errors, reverse=True)
+    assert found["noise"] == 0
     assert all(0 < part["outputs"][0]["relative"] < 0.02 for part in found["parts"])
     assert result.exit_code == (0 if found["proposal"]["kept"] == [] else 1), result.output
 
@@ -107,6 +108,12 @@ def test_the_proposal_keeps_as_few_parts_as_suffice(tmp_path: Path) -> None:
     lines = precision_lines(found, 120)
     assert lines[-3].startswith("KEEP 2 of 3 modules as they are: language_model.layers.0.self_attn.softmax, ")
     assert "all at once: NaN/Inf" in lines[-2]
+    assert not any("from one run to the next" in line for line in lines)
+    noisy = precision_lines(replace(found, noise=0.25), 200)
+    assert (
+        "note: without rounding, the outputs change by 0.25 from one run to the next: errors that are not larger"
+        in "\n".join(noisy)
+    )
     none = replace(found, trials=found.trials[:1])
     assert none.proposal is None
     assert precision_document(none)["proposal"] is None

@@ -1,0 +1,50 @@
+"""Modules of a model on a GPU, rounded in its memory: what they read is given back, also weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+from aoti_debug.app.cli.main import group
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        returned: torch.Tensor = self.second(self.norm(self.first(x)).relu())
+        return returned
+
+
+def test_modules_on_a_gpu_are_rounded(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Layers().eval().cuda(), torch.randn(16, 64, device="cuda")
+    program = tmp_path / "model.pt2"
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, (x,)), program)
+        expected = model(x)
+        narrow = model.bfloat16()(x.bfloat16()).float()
+    command = ["precision", str(program), "--tolerance", "1", "--out", str(tmp_path / "replays"), "--json"]
+    result = CliRunner().invoke(group, command)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert {part["name"] for part in found["parts"]} >= {"first", "second"}
+    assert found["not_rounded"] == []
+    assert found["noise"] == 0
+    real = float((narrow - expected).norm() / expected.norm())
+    assert real / 4 < found["all"]["error"] < real * 4
+    twice = [*command[:-1], "--calls", "2", "--by", "launch", "--json"]
+    parts = json.loads(CliRunner().invoke(group, twice).stdout)["parts"]
+    assert all(part["error"] == 0 for part in parts if part["name"].startswith("0."))

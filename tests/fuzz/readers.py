@@ -25,6 +25,8 @@ from aoti_debug.base import abi
 from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.native import core_stacks
+from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -43,10 +45,12 @@ from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory, threads_json
 from aoti_debug.runs.rundir.formats import journal, weight_reference
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadCall, ThreadsRecord
+from aoti_debug.triage.investigation import core_launch
 from aoti_debug.views.profile import model_profile as profile_document
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines, slices, trace_text
 from tests import archives, crashed_run, factories
+from tests.core_files import Mapped, Memory, SmallCore
 from tests.factories import JournalWriter, arg, make_manifest, records_of, site, tensor
 from tests.instrument.wrapper import texts
 from tests.triage import kernel_sources
@@ -297,6 +301,30 @@ def _read_kernel(language: str) -> Callable[[bytes, Path], None]:
 # ---- archives and inputs
 
 
+def _read_core(data: bytes, folder: Path) -> None:
+    path = folder / "core"
+    path.write_bytes(data)
+    with CoreFile(path) as core:
+        _ignore((core.executable, core.files, core.read(0x10FF0, 0x40), core.read(0x12000, 1)))
+        _ignore((core_launch.package_states(core), core_launch.packages_in(core)))
+
+
+def _core() -> bytes:
+    mapped = (Mapped(0x10000, 0x13000, 0, __file__), Mapped(0x20000, 0x21000, 0, "/memfd:aoti-debug-control (deleted)"))
+    memory = (Memory(0x10000, b"a" * 4096), Memory(0x20000, b"AOTIDBP1\x01".ljust(4096, b"\0")))
+    return SmallCore(threads=(7, 8), memory=memory, mapped=mapped, entry=0x10010).content()
+
+
+def _unwound() -> bytes:
+    marks = ("instruction\n=> 0x7f65 <f+4>:\tmov (%rdx,%rax,8),%rcx", "registers\nrdx  0x10  16\nrax  0x2  2")
+    stacks = "stacks\n\nThread 1 (Thread 0x7f (LWP 7)):\npc 0x7f65 sp 0x7ffe\npc 0x7f70 sp 0x7fff"
+    return "".join(f"\naoti-debug {part}\n" for part in (*marks, stacks)).encode()
+
+
+def _read_unwound(data: bytes, _: Path) -> None:
+    _ignore(core_stacks.parse(data.decode("utf-8", "replace")).accessed)
+
+
 def _read_archive(data: bytes, folder: Path) -> None:
     path = folder / "model.pt2"
     path.write_bytes(data)
@@ -480,6 +508,8 @@ def readers() -> tuple[Reader, ...]:
         Reader("provenance", _read_provenance, lambda: _goldens("*.provenance.json"), "json"),
         Reader("triton kernel", _read_kernel("triton"), lambda: _kernels("triton"), "text"),
         Reader("cpp kernel", _read_kernel("cpp"), lambda: _kernels("cpp"), "text"),
+        Reader("core", _read_core, lambda: [_core()], "bytes"),
+        Reader("output of gdb", _read_unwound, lambda: [_unwound()], "text"),
         Reader("archive", _read_archive, lambda: list(_archives()), "bytes"),
         Reader("weights of a program", _read_weights, lambda: [_program(_weight_descriptions())], "bytes"),
         Reader("weights of a package", _read_packed_weights, lambda: list(_packages()), "bytes"),

@@ -6,6 +6,7 @@ from the files themselves.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import signal
@@ -99,7 +100,7 @@ class CoreFile:
         try:
             self._segments = self._read_segments()
             self._read_notes()
-        except (struct.error, IndexError) as error:
+        except (struct.error, IndexError, OverflowError) as error:
             self._data.close()
             raise self._cut_off() from error
         except ArtifactError:
@@ -137,6 +138,8 @@ class CoreFile:
             OSError: the file cannot be read.
         """
         known = None
+        if not file.is_file():  # a pipe would never end
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
         with file.open("rb") as opened:
             for part in self.mappings:
                 page = self._in_core(part.start, _PAGE) if part.path == mapped and part.offset == 0 else None
@@ -178,7 +181,7 @@ class CoreFile:
             with file.open("rb") as opened:
                 opened.seek(mapped.offset + address - mapped.start)
                 return opened.read(size)
-        except OSError:  # gone: the memory is not to be had
+        except (OSError, ValueError, OverflowError):  # gone, or no place in a file: the memory is not to be had
             return None
 
     def _read_segments(self) -> list[tuple[int, int, int]]:

@@ -103,7 +103,7 @@ void record_remaining(Run& run, bool idle) {
   record_replays(run);
   guarded([&] { run.note_results(idle); });
   guarded([&] { run.finish(idle, g_failed.load()); });
-  if (idle && run.has_device && g_failed.load()) device::forget_results();
+  if (idle && run.has_device) device::end_run();
 }
 
 void finish_run() {

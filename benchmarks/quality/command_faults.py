@@ -38,6 +38,8 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("report",),
     ("bundle",),
     ("clean", "--all"),
+    ("build", "model.pt2", "-o", "again.pt2"),
+    ("triage", "model.pt2"),
 )
 FAULTS: Mapping[str, Fault] = {
     "ENOSPC": Fault(errno.ENOSPC),
@@ -69,10 +71,9 @@ def make_template(folder: Path) -> None:
         return
     program = torch.export.export(Model().eval(), (torch.linspace(-1, 1, 64).reshape(8, 8),))
     torch.export.save(program, work / "model.pt2")
+    environment = {**checkout.environment(), **commands.places(folder)}  # what it compiles stays in the folder's cache
     for arguments in (["build", "model.pt2"], ["run", "model.instrumented.pt2", "--level", "1"]):
-        subprocess.run(
-            [sys.executable, "-m", "aoti_debug", *arguments], cwd=work, env=checkout.environment(), check=True
-        )
+        subprocess.run([sys.executable, "-m", "aoti_debug", *arguments], cwd=work, env=environment, check=True)
 
 
 def main() -> int:

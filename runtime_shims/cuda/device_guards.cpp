@@ -21,7 +21,10 @@ int take_damage(void* stream, GuardDamage* damages, int capacity, bool wait) {
   const WithContext own(context_of(static_cast<CUstream>(stream)));
   if (wait && !synchronize(static_cast<CUstream>(stream))) return -1;
   const auto body = [&](CUstream, StreamState& mine) {
-    return mine.guards == nullptr ? 0 : mine.guards->take(damages, capacity);
+    if (mine.guards == nullptr) return 0;
+    const int taken = mine.guards->take(damages, capacity);
+    if (wait && taken < capacity) mine.guards->owes = false;
+    return taken;
   };
   return on_stream(stream, body, 0);
 }

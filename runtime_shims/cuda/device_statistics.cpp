@@ -84,12 +84,14 @@ void forget_stats(void* stream) {
   }
 }
 
-void forget_results() {
+void end_run() {
   const std::lock_guard<std::mutex> lock(state().mutex);
   for (auto& [key, of_stream] : state().streams) {
     if (of_stream.ring != nullptr) of_stream.ring->forget();
-    static_cast<void>(of_stream.guards.release());  // the device may still write to its memory
+    const bool owes = of_stream.guards != nullptr && of_stream.guards->owes;
+    if (owes) static_cast<void>(of_stream.guards.release());  // the device may still write to its memory
   }
+  state().kernels.forget_failures();
 }
 
 }  // namespace aoti_debug::device

@@ -37,6 +37,9 @@ class GuardReports {
     return made;
   }
 
+  // Comparisons have been enqueued that nobody has waited for since.
+  bool owes = false;
+
   // Reports that are there, oldest first.
   int take(GuardDamage* damages, int capacity) {
     int taken = 0;
@@ -81,6 +84,7 @@ class GuardKernels {
     for (uint32_t done = 0; done < count; done += kGuardsPerJob) {
       GuardCheckJob job = (*reports)->job(launched, memories + done, count - done);
       if (!launch("aoti_debug_check_guards", 2 * job.count, stream, &job)) return false;
+      (*reports)->owes = true;
     }
     return true;
   }

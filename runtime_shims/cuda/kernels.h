@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,17 +15,23 @@ class Kernels {
  public:
   struct Kernel {
     CUfunction function = nullptr;
-    bool waits = false;  // for the work before it, if it begins earlier
-    std::string error;   // why there is none
+    bool waits = false;      // for the work before it, if it begins earlier
+    std::string_view error;  // why there is none; stays
+    bool tried = false;
   };
 
   explicit Kernels(std::string_view ptx) : ptx_(ptx) {}
 
   // For the calling thread's current context. Both names are literals.
   const Kernel& get(std::string_view module, std::string_view name) {
-    const auto [entry, is_new] = kernels_.try_emplace({current_context(), module, name});
-    if (is_new) entry->second = load(module, name);
-    return entry->second;
+    Kernel& kernel = kernels_[{current_context(), module, name}];
+    if (!kernel.tried) kernel = load(module, name);
+    return kernel;
+  }
+
+  // What could not be loaded is tried again when it is needed next.
+  void forget_failures() {
+    for (auto& [key, kernel] : kernels_) kernel.tried = kernel.function != nullptr;
   }
 
  private:
@@ -70,6 +77,7 @@ class Kernels {
     const RelaxedCapture relaxed;
     Module& loaded = modules_[{current_context(), module}];
     Kernel kernel;
+    kernel.tried = true;
     CUresult result = CUDA_SUCCESS;
     if (loaded.module == nullptr) {
       std::string code = text(module);
@@ -80,13 +88,17 @@ class Kernels {
       result = cuModuleGetFunction(&kernel.function, loaded.module, std::string(name).c_str());
       kernel.waits = loaded.waits;
     }
-    if (result != CUDA_SUCCESS) kernel.error = "its kernel cannot be loaded: " + describe(result);
+    if (result != CUDA_SUCCESS) {
+      kernel.function = nullptr;
+      kernel.error = *errors_.insert("its kernel cannot be loaded: " + describe(result)).first;
+    }
     return kernel;
   }
 
   std::string_view ptx_;
   std::map<std::pair<CUcontext, std::string_view>, Module> modules_;
   std::map<std::tuple<CUcontext, std::string_view, std::string_view>, Kernel> kernels_;
+  std::set<std::string> errors_;
 };
 
 }  // namespace aoti_debug::cuda

@@ -8,7 +8,8 @@ namespace aoti_debug::cuda {
 namespace {
 
 const Kernels::Kernel& kernel_of(StreamState& mine, const char* module) {
-  if (mine.module != module) mine.kernel = &state().kernels.get(module, "aoti_debug_statistics");
+  if (mine.module != module || mine.kernel->function == nullptr)
+    mine.kernel = &state().kernels.get(module, "aoti_debug_statistics");
   mine.module = module;
   return *mine.kernel;
 }

@@ -147,8 +147,9 @@ int take_stats(void* stream, StatsResult* results, int capacity, bool wait);
 // Results that were begun on the stream and are not taken are nobody's from now on, also those that are still to come.
 void forget_stats(void* stream);
 
-// The same for all streams, and for reports of damage to guards. No call is running.
-void forget_results();
+// A run has ended, and no call is running. The same for all streams, and for reports of damage to guards; and what
+// could not be had of the device is asked for again.
+void end_run();
 
 // ---- guards: zones of known bytes around buffers (guard_zones.h)
 

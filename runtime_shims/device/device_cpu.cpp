@@ -60,7 +60,7 @@ int take_stats(void*, StatsResult*, int, bool) { return 0; }
 
 void forget_stats(void*) {}
 
-void forget_results() {}
+void end_run() {}
 
 bool fill_guarded(void*, const GuardedMemory&, uint8_t) { return false; }
 

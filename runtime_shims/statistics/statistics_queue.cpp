@@ -222,7 +222,7 @@ std::vector<std::optional<uint64_t>> StatsQueue::hash_now(const std::vector<devi
 
 bool StatsQueue::receive(bool wait) noexcept {
   int count = device::take_stats(stream_, results_.get(), kCapacity, wait);
-  const bool failed = count < 0;
+  const bool failed = count < 0 || (wait && count == 0);  // who waits gets what there is: the rest does not come
   if (failed) count = device::take_stats(stream_, results_.get(), kCapacity, false);
   int used = 0;
   for (const std::unique_ptr<TensorSample>& each : samples_) {
@@ -231,7 +231,7 @@ bool StatsQueue::receive(bool wait) noexcept {
     if (used < count) {
       sample.take(results_[used++]);
     } else if (failed && count < kCapacity) {
-      fail(sample, "not read: the device reports an error");
+      fail(sample, "not read: the device did not give its statistics");
       --n_waiting_;
     } else {
       break;

@@ -30,7 +30,7 @@ from aoti_debug.app.cli import main
 HERE = Path(__file__).parent
 EVERY = 2**40  # so many calls fail: all that follow
 NONE = 2**40  # the number of a call that is never made
-SECONDS = 60  # that a command may take
+SECONDS = 600  # that a command may take
 WORK, CACHE, TEMPORARY = "work", "cache", "tmp"  # in the folder: where the command runs, its cache, TMPDIR
 _STAMP = re.compile(r"\d{8}-\d{6}-\d+|\d{3,}")
 _LIST = "modules.json"
@@ -149,8 +149,7 @@ class _Command:
 
     def _enter(self) -> None:
         os.chdir(self.folder / WORK)
-        os.environ |= {"XDG_CACHE_HOME": str(self.folder / CACHE), "TMPDIR": str(self.folder / TEMPORARY)}
-        os.environ |= {"HOME": str(self.folder / CACHE)}
+        os.environ |= places(self.folder)
         tempfile.tempdir = None
         sys.argv = ["aoti-debug", *self._arguments]
         for descriptor, name in ((1, "out"), (2, "err")):
@@ -231,6 +230,12 @@ class _Command:
         errors, hints = ([line for line in lines if line.startswith(word)] for word in ("error: ", "hint: "))
         if not 2 <= ended.code <= 6 or len(errors) != 1 or len(hints) != 1:
             yield f"exit code {ended.code}, {len(errors)} errors, {len(hints)} hints: {ended.said.strip()[-300:]}"
+
+
+def places(folder: Path) -> dict[str, str]:
+    """The variables that have a command keep everything in a folder."""
+    cache = str(folder / CACHE)
+    return {"XDG_CACHE_HOME": cache, "HOME": cache, "TMPDIR": str(folder / TEMPORARY)}
 
 
 def tree(folder: Path) -> Tree:

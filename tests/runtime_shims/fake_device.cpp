@@ -1,6 +1,5 @@
 // A device half whose memory is host memory and whose streams do everything at once. Tensors that the test marks are
-// "on" it: the shim's answer about their device is replaced.
-#include <dlfcn.h>
+// "on" it (marked_tensors.h).
 #include <unistd.h>
 
 #include <atomic>
@@ -12,18 +11,16 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "device/device.h"
+#include "marked_tensors.h"
 #include "statistics/statistics.h"
 #include "tensors/elements.h"
 #include "tensors/strided.h"
 #include "tensors/torch_shim.h"
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
 
 extern "C" __attribute__((weak)) void h_exempt_allocations(int change);  // of the harness, where there is one
 
@@ -32,7 +29,6 @@ namespace {
 constexpr size_t kRing = 8;  // results that may wait on a stream
 
 std::mutex g_mutex;
-std::set<void*> g_marked;
 std::map<void*, std::deque<aoti_debug::device::StatsResult>> g_results;
 std::atomic<int> g_capturing{0}, g_error{0}, g_copies_fail{0}, g_crumbs_fail{0}, g_no_staging{0};
 std::atomic<int> g_kernels{0};   // that measured
@@ -99,14 +95,6 @@ EXPORT size_t f_order(char* text, size_t bytes) {
   return all.size();
 }
 
-EXPORT void f_mark(AtenTensorHandle tensor) {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  g_marked.insert(tensor);
-}
-EXPORT void f_unmark(AtenTensorHandle tensor) {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  g_marked.erase(tensor);
-}
 static void pass_replays(uint32_t count);  // that leave nothing
 
 EXPORT void f_set(const char* what, int value) {
@@ -137,34 +125,6 @@ EXPORT int f_kernels() { return g_kernels; }
 EXPORT int f_measured() { return g_measured; }
 EXPORT uint64_t f_copied() { return g_copied; }
 EXPORT uint64_t f_most_staging() { return g_most_staging; }
-
-// The library is linked so that these come before libtorch's.
-AOTITorchError aoti_torch_get_device_type(AtenTensorHandle tensor, int32_t* type) {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  *type = g_marked.count(tensor) != 0 ? 1 : 0;
-  return AOTI_TORCH_SUCCESS;
-}
-AOTITorchError aoti_torch_get_device_index(AtenTensorHandle tensor, int32_t* index) {
-  const std::lock_guard<std::mutex> lock(g_mutex);
-  *index = g_marked.count(tensor) != 0 ? 0 : -1;
-  return AOTI_TORCH_SUCCESS;
-}
-
-// Memory of the device is host memory.
-AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype,
-                                        int32_t, int32_t, AtenTensorHandle* tensor) {
-  static const auto next =
-      reinterpret_cast<decltype(&aoti_torch_empty_strided)>(dlsym(RTLD_NEXT, "aoti_torch_empty_strided"));
-  return next(ndim, sizes, strides, dtype, 0, 0, tensor);
-}
-extern "C" AOTITorchError torch_from_blob(void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides,
-                                          int64_t offset, int32_t dtype, int32_t, int32_t, AtenTensorHandle* tensor,
-                                          int32_t layout, const uint8_t* metadata, int64_t metadata_bytes,
-                                          void (*deleter)(void*, void*), void* context) {
-  static const auto next = reinterpret_cast<decltype(&torch_from_blob)>(dlsym(RTLD_NEXT, "torch_from_blob"));
-  return next(data, ndim, sizes, strides, offset, dtype, 0, -1, tensor, layout, metadata, metadata_bytes, deleter,
-              context);
-}
 
 namespace aoti_debug::device {
 
@@ -420,7 +380,7 @@ void forget_stats(void* stream) {
   g_results[stream].clear();
 }
 
-void forget_results() {
+void end_run() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   for (auto& [stream, results] : g_results) results.clear();
   g_damages.clear();

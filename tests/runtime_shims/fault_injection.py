@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from tests.runtime_shims.runtime_library import (
     compiled,
     compiled_runtime,
 )
+from tests.runtime_shims_cuda import device_library
 
 SOURCES = HERE / "injected"
 SANITIZED = HERE / "sanitized"
@@ -43,9 +45,14 @@ MEMORY, SYSTEM, DEVICE = range(3)  # FaultClass of injected/faults.h
 EVERY = 2**63  # so many calls fail: all that follow
 NONE = 2**64 - 1  # the number of a call that is never made
 ERRORS = 5  # the most errors that a call can end with
+DRIVER_ERRORS = 3  # that a call of the driver can end with
+SHORT = 3  # the choice of a short write, of the errors of one
 KEPT = ("EINTR", "half")  # errors after which nothing may be missing
 GROWTH = (0, 1 << 16, 4096)  # descriptors, mapped bytes, bytes of the heap that a round may leave more than the usual
-_WRAPPED = re.compile(r"\b__wrap_(\w+)\(|^FAILING\([^,]+, (\w+),|^FAILING_ERROR\((\w+),", re.MULTILINE)
+_WRAPPED = re.compile(
+    r"\b__wrap_(\w+)\(|^FAILING\([^,]+, (\w+),|^(?:FAILING_ERROR|FAILING_DRIVER|LOCKED_DRIVER)\((\w+),", re.MULTILINE
+)
+_DRIVER_ERRORS = {2: "OUT_OF_MEMORY", 801: "NOT_SUPPORTED", 999: "UNKNOWN"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,14 @@ class Built:
         return next((name for begin, name in reversed(self.functions) if begin <= offset), "?")
 
 
+class Machine(Enum):
+    """What the runtime of a package is for."""
+
+    CPU = "cpu"
+    FAKE = "a fake device in place of the runtime's half for devices"
+    DRIVER = "CUDA, on a fake driver"
+
+
 @dataclass(frozen=True)
 class Setting:
     """What the host does, and what is recorded of it.
@@ -69,16 +84,13 @@ class Setting:
     Attributes:
         variables: of the runtime, without their prefix.
         host: variables of the host: HOST_DEVICE, HOST_FAULT, HOST_FORKS.
+        machine: where there is a device, which one.
     """
 
     name: str
     variables: Mapping[str, str]
     host: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def has_device(self) -> bool:
-        """True if it needs a package for a device."""
-        return "HOST_DEVICE" in self.host
+    machine: Machine = Machine.CPU
 
 
 _FLIGHT = {"LEVEL": "3", "FLIGHT": "8", "FLIGHT_BYTES": "1M", "PRINT": "none"}
@@ -99,10 +111,16 @@ SETTINGS = {
         Setting("a launch throws", {"LEVEL": "3"}, {"HOST_FAULT": "1"}),
         Setting("a fork", {"LEVEL": "3"}, {"HOST_FORKS": "1"}),
         Setting("one of two ranks", {"LEVEL": "3"}, {"RANK": "1", "WORLD_SIZE": "2"}),
-        Setting("tensors of a device", {"LEVEL": "1", "FILTER": "aoti_torch_cpu_add"}, _DEVICE),
-        Setting("statistics and guards of a device", {"LEVEL": "2", "GUARDS": "1"}, _DEVICE),
-        Setting("flight recorder of a device", _FLIGHT, _DEVICE),
-        Setting("watchpoints of a device", {**_WATCH, "ON_HIT": "save"}, _DEVICE),
+        Setting("tensors of a device", {"LEVEL": "1", "FILTER": "aoti_torch_cpu_add"}, _DEVICE, Machine.FAKE),
+        Setting("statistics and guards of a device", {"LEVEL": "2", "GUARDS": "1"}, _DEVICE, Machine.FAKE),
+        Setting("flight recorder of a device", _FLIGHT, _DEVICE, Machine.FAKE),
+        Setting("watchpoints of a device", {**_WATCH, "ON_HIT": "save"}, _DEVICE, Machine.FAKE),
+        Setting("CUDA: names", {"LEVEL": "3"}, _DEVICE, Machine.DRIVER),
+        Setting("CUDA: tensors", {"LEVEL": "1", "PHASE": "both"}, _DEVICE, Machine.DRIVER),
+        Setting("CUDA: statistics, guards", {"LEVEL": "2", "GUARDS": "1"}, _DEVICE, Machine.DRIVER),
+        Setting("CUDA: hashes, summaries", {"LEVEL": "hash", "SUMMARIES": "1"}, _DEVICE, Machine.DRIVER),
+        Setting("CUDA: flight recorder", _FLIGHT, _DEVICE, Machine.DRIVER),
+        Setting("CUDA: watchpoints", {**_WATCH, "ON_HIT": "save"}, _DEVICE, Machine.DRIVER),
     )
 }
 
@@ -116,12 +134,14 @@ class Fault:
         choice: which of the errors that a call may end with; one that has fewer does not fail.
         only: 0, or an errno: no calls count but those that may end with it.
         lasts: all that follow fail as well.
+        part: of a short write, how many bytes are written, where there are more; 0: half of them.
     """
 
     kind: int
     choice: int = 0
     only: int = 0
     lasts: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,29 +173,32 @@ def wrapped(source: Path) -> list[str]:
     return sorted({next(filter(None, found)) for found in _WRAPPED.findall(source.read_text())} - {"name"})
 
 
-def build(folder: Path, kept: Path, *, device: bool) -> Built:
+def build(folder: Path, kept: Path, machine: Machine) -> Built:
     """Compiles the host and the package.
 
     Args:
         folder: where they go.
         kept: where objects stay from session to session.
-        device: the package is for a fake device.
     """
     kept.mkdir(parents=True, exist_ok=True)
-    runtime = [path for path in compiled_runtime() if not (device and path.stem == CPU_UNIT)]
+    runtime = _runtime(machine)
+    failing_sources = [SOURCES / "faults.cpp", *([SOURCES / "driver_faults.cpp"] if machine is Machine.DRIVER else [])]
     strings, faults, package = (
         compiled(kept, path, OPTIMIZE_OTHERS)
         for path in (SOURCES / "strings.cpp", SOURCES / "faults.cpp", SANITIZED / "package.cpp")
     )
     failing = folder / "failing.o"
-    wraps = [f"-Wl,--wrap={name}" for name in wrapped(SOURCES / "faults.cpp")]
+    wraps = [f"-Wl,--wrap={name}" for source in failing_sources for name in wrapped(source)]
     _run("g++", "-r", "-nostdlib", *wraps, *map(str, runtime), str(strings), "-o", str(failing))
     include = (f"-I{SHIMS}", f"-I{TORCH / 'include'}")
     shim = (SANITIZED / "shim.cpp", SHIMS / "tensors/dtype.cpp")
     _run("g++", *FLAGS, *include, "-shared", *map(str, shim), "-o", str(folder / "libshim.so"))
     objects = [failing, faults, package]
-    if device:
+    if machine is Machine.FAKE:
         objects.append(compiled(kept, HERE / "fake_device.cpp", OPTIMIZE_OTHERS))
+    if machine is Machine.DRIVER:
+        more = (*failing_sources[1:], *device_library.EMULATOR)
+        objects += [compiled(kept, path, OPTIMIZE_OTHERS, cuda_include()) for path in more]
     link = ("-shared", "-fopenmp", "-Wl,-Bsymbolic-functions", f"-L{folder}", "-lshim", f"-Wl,-rpath,{folder}")
     built = Built(folder / "host", folder / "plain.so", folder / "package.so", ())
     _run("g++", *map(str, objects), *link, "-o", str(built.package))
@@ -185,6 +208,19 @@ def build(folder: Path, kept: Path, *, device: bool) -> Built:
     lines = (line.split(None, 2) for line in named.stdout.splitlines())
     functions = [(int(begin, 16), name) for begin, kind, name in lines if kind in "tTwW"]
     return Built(built.host, built.plain, built.package, functions)
+
+
+def cuda_include() -> Path:
+    """The directory of a cuda.h."""
+    found = device_library.cuda_include()
+    assert found is not None, "no cuda.h: neither a CUDA toolkit nor triton is installed"
+    return found
+
+
+def _runtime(machine: Machine) -> list[Path]:
+    if machine is Machine.DRIVER:
+        return compiled_runtime("cuda", cuda_include())
+    return [path for path in compiled_runtime() if machine is Machine.CPU or path.stem != CPU_UNIT]
 
 
 @dataclass(frozen=True)
@@ -246,21 +282,24 @@ class Injection:
         environment |= {"AOTI_DEBUG_KEEP_FREE_BYTES": "0", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
         environment |= {"HOST_TYPE": SMALL, "HOST_ROUNDS": str(rounds), **self.setting.host}
         count = EVERY if fault.lasts else 1
-        numbers = [str(number) for number in (fault.kind, fault.choice, fault.only, count, first, step, most)]
+        given = (fault.kind, fault.choice, fault.only, fault.part, count, first, step, most)
+        numbers = [str(number) for number in given]
         command: list[str | Path] = [self.built.host, self.built.plain, self.built.package, self.folder, *numbers]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3600)
         assert done.returncode == 0, done.stderr
         return (line.split() for line in done.stdout.splitlines())
 
-    def _grows(self, growth: Sequence[int]) -> list[str]:
+    def _grows(self, growth: Sequence[int], fault: Fault) -> list[str]:
         more = [now - before for now, before in zip(growth, self.growth, strict=True)]
         named = zip(("descriptors", "mapped bytes", "heap bytes"), more, GROWTH, strict=True)
-        return [f"{what} grow by {grows} a round" for what, grows, most in named if grows > most]
+        # What a driver that fails for good may still write to is kept: the flight recorder, reports of guards.
+        kept = ("mapped bytes", "heap bytes") if fault.kind == DEVICE and fault.lasts else ()
+        return [f"{what} grow by {grows} a round" for what, grows, most in named if grows > most and what not in kept]
 
     def _judge(self, line: Sequence[str], fault: Fault) -> Point:
         number, status, error, offset = (int(line[place]) for place in (0, 1, 4, 5))
         folder = self.folder / str(number)
-        shown = "half" if error < 0 else errno.errorcode[error]
+        shown = "half" if error < 0 else (_DRIVER_ERRORS if fault.kind == DEVICE else errno.errorcode)[error]
         problems = [*_ended(status)]
         rounds = [_read_round(folder / str(n)) for n in range(3)] if status == 0 else []
         for n, round_ in enumerate(rounds):
@@ -279,10 +318,10 @@ class Injection:
         if int(line[6]):
             problems = [problem for problem in problems if "leads nowhere" not in problem]  # it could not be removed
         problems += [f"stays in /dev/shm: {file.path}" for file in _shared(folder) if not int(line[6])]
-        if status == 0 and self._grows(_growth(line)):
+        if status == 0 and self._grows(_growth(line), fault):
             shutil.rmtree(folder)
             (again,) = self._host(fault, number, 1, rounds=8)
-            problems += self._grows(_growth(again))
+            problems += self._grows(_growth(again), fault)
             _shared(folder)
         place = self.built.function_at(offset)
         return Point(self.setting.name, number, line[3], shown, place, fault.lasts, tuple(problems), missing)
@@ -342,6 +381,8 @@ def _read_round(folder: Path) -> _Round:
                 if isinstance(record, records.NoteRecord):
                     notes.append(record.text.replace(str(path), ""))
                     continue
+                if isinstance(record, (records.TensorStats, records.TensorFile)) and record.reason:
+                    notes.append(record.reason)
                 if isinstance(record, records.LaunchEnd) and record.not_started:
                     facts.add((where, "not started", record.key))
                 facts.update((where, *fact) for fact in _facts_of(record, path, problems))

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -94,16 +94,17 @@ class Slot:
     fresh: int = 0
 
 
-def compiled_runtime() -> list[Path]:
-    """The objects of the runtime for the CPU of this machine, as packages have them; they compile without a warning."""
+def compiled_runtime(device: str = "cpu", *include: Path) -> list[Path]:
+    """The objects of the runtime for this machine, as packages have them; they compile without a warning."""
     toolchain = Toolchain(find_compiler(), find_torch())
-    objects = runtime_objects.compile_runtime(toolchain, "cpu", THIS_MACHINE)
+    flags = replace(THIS_MACHINE, include_dirs=tuple(map(str, include)))
+    objects = runtime_objects.compile_runtime(toolchain, device, flags)
     if not toolchain.compiler.is_clang:
         assert [path.with_suffix(WARNINGS_SUFFIX).read_text() for path in objects] == [""] * len(objects)
     return objects
 
 
-def compiled(folder: Path, source: Path, optimize: str) -> Path:
+def compiled(folder: Path, source: Path, optimize: str, *include: Path) -> Path:
     """The object of another source; compiled unless `folder` has it."""
     headers = [*source.parent.glob("*.h"), *SHIMS.rglob("*.h")]
     texts = "".join(path.read_text() for path in [source, *sorted(headers)])
@@ -113,8 +114,8 @@ def compiled(folder: Path, source: Path, optimize: str) -> Path:
         for old in folder.glob(f"{source.stem}-*.o"):
             old.unlink()
         scratch = path.with_suffix(f".{os.getpid()}")
-        include = [f"-I{SHIMS}", f"-I{TORCH / 'include'}"]
-        _run("g++", *FLAGS, optimize, *include, "-c", str(source), "-o", str(scratch))
+        words = [f"-I{path}" for path in (SHIMS, TORCH / "include", *include)]
+        _run("g++", *FLAGS, optimize, *words, "-c", str(source), "-o", str(scratch))
         scratch.rename(path)
     return path
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.runtime_shims import fault_injection
-from tests.runtime_shims.fault_injection import MEMORY, SETTINGS, SYSTEM, Built, Fault, Injection
+from tests.runtime_shims.fault_injection import DEVICE, MEMORY, SETTINGS, SYSTEM, Built, Fault, Injection, Machine
+from tests.runtime_shims_cuda import device_library
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +20,17 @@ def inject(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     folder = tmp_path_factory.mktemp("injected")
 
     @cache
-    def built(*, device: bool) -> Built:
-        made = folder / f"device{device:d}"
+    def built(machine: Machine) -> Built:
+        made = folder / machine.name
         made.mkdir()
-        return fault_injection.build(made, objects, device=device)
+        return fault_injection.build(made, objects, machine)
 
-    return lambda name: Injection(built(device=SETTINGS[name].has_device), SETTINGS[name], folder / "points")
+    def begin(name: str) -> Injection:
+        if SETTINGS[name].machine is Machine.DRIVER and device_library.cuda_include() is None:
+            pytest.skip("no cuda.h: neither a CUDA toolkit nor triton is installed")
+        return Injection(built(SETTINGS[name].machine), SETTINGS[name], folder / "points")
+
+    return begin
 
 
 @pytest.mark.parametrize(
@@ -39,6 +45,8 @@ def inject(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         ("statistics, guards", Fault(MEMORY, lasts=True), 300, 2),  # the next model is recorded
         ("a launch throws", Fault(MEMORY, lasts=True), 150, 4),  # the recording has stopped by then
         ("hashes, summaries", Fault(SYSTEM, only=errno.ENOSPC, lasts=True), 15, 5),
+        ("CUDA: names", Fault(DEVICE), 3, 12),
+        ("CUDA: statistics, guards", Fault(DEVICE, lasts=True), 527, 2),  # results do not come, a kernel does not load
         ("statistics and guards of a device", Fault(MEMORY), 1780, 4),  # results wait on the device as recording stops
     ],
 )

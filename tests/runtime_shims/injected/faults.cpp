@@ -39,6 +39,7 @@ EXPORT void inject(Faults* faults) {
   dladdr(reinterpret_cast<const void*>(&fault_of), &here);
   g_base = static_cast<const char*>(here.dli_fbase);
   g_faults = faults;
+  if (begin_device != nullptr) begin_device();
 }
 
 // Of a package for the CPU, which has no other.
@@ -60,6 +61,10 @@ int fault_of(FaultClass of, const char* name, std::initializer_list<int> errors,
   }
   return error;
 }
+
+// How many of the bytes of a write that is cut short are written.
+static size_t short_of(size_t bytes) { return g_faults->part == 0 ? (bytes + 1) / 2 : g_faults->part; }
+static bool can_be_short(size_t bytes) { return g_faults == nullptr || g_faults->part == 0 || g_faults->part < bytes; }
 
 #define SYSTEM_FAULT(name, ...) fault_of(FAULT_OF_SYSTEM, name, {__VA_ARGS__}, __builtin_return_address(0))
 #define MEMORY_FAULT(name) fault_of(FAULT_OF_MEMORY, name, {ENOMEM}, __builtin_return_address(0))
@@ -138,9 +143,10 @@ extern "C" int __wrap_close(int file) {
 
 extern "C" ssize_t real_write(int file, const void* from, size_t bytes) __asm__("write");
 extern "C" ssize_t __wrap_write(int file, const void* from, size_t bytes) {
-  const int error = file == STDERR_FILENO ? SYSTEM_FAULT("write", EPIPE, EAGAIN, EINTR, kHalf)
-                                          : SYSTEM_FAULT("write", ENOSPC, EIO, EINTR, kHalf);
-  if (error == kHalf) return real_write(file, from, (bytes + 1) / 2);
+  const int error = !can_be_short(bytes)    ? SYSTEM_FAULT("write")
+                    : file == STDERR_FILENO ? SYSTEM_FAULT("write", EPIPE, EAGAIN, EINTR, kHalf)
+                                            : SYSTEM_FAULT("write", ENOSPC, EIO, EINTR, kHalf);
+  if (error == kHalf) return real_write(file, from, short_of(bytes));
   if (error == 0) return real_write(file, from, bytes);
   errno = error;
   return -1;
@@ -148,8 +154,8 @@ extern "C" ssize_t __wrap_write(int file, const void* from, size_t bytes) {
 
 extern "C" ssize_t real_pwrite(int file, const void* from, size_t bytes, off_t at) __asm__("pwrite");
 extern "C" ssize_t __wrap_pwrite(int file, const void* from, size_t bytes, off_t at) {
-  const int error = SYSTEM_FAULT("pwrite", ENOSPC, EIO, EINTR, kHalf);
-  if (error == kHalf) return real_pwrite(file, from, (bytes + 1) / 2, at);
+  const int error = can_be_short(bytes) ? SYSTEM_FAULT("pwrite", ENOSPC, EIO, EINTR, kHalf) : SYSTEM_FAULT("pwrite");
+  if (error == kHalf) return real_pwrite(file, from, short_of(bytes), at);
   if (error == 0) return real_pwrite(file, from, bytes, at);
   errno = error;
   return -1;

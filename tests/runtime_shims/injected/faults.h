@@ -13,6 +13,7 @@ struct Faults {
   std::atomic<uint32_t> armed;  // calls of the class are counted and fail
   uint32_t fault_class;
   uint32_t choice;              // which of the errors that such a call may end with
+  uint64_t part;                // 0, or how many bytes a short write writes, of those that would be more
   int32_t only;                 // 0, or an errno: no call counts but those that may end with it, which they do
   uint64_t first, count;        // those that fail
   std::atomic<uint64_t> calls;  // since it was armed
@@ -23,7 +24,10 @@ struct Faults {
   std::atomic<uint32_t> removals;  // among those that failed: unlink and rmdir
 };
 
-constexpr int kHalf = -1;  // half of the bytes are written
+constexpr int kHalf = -1;  // some of the bytes are written: half of them, or `part`
 
 // The error that a call ends with; 0 where it does not fail.
 int fault_of(FaultClass of, const char* name, std::initializer_list<int> errors, const void* from);
+
+// Has the device of the package begin, where it has one.
+__attribute__((weak)) void begin_device();

@@ -1,11 +1,11 @@
 // Calls a package (../sanitized/package.cpp with the runtime) as a program does, while one call of the runtime to the
 // system fails: one after the other, each in a child of its own.
 //
-// usage: host PLAIN PACKAGE FOLDER CLASS CHOICE ONLY COUNT FIRST STEP MOST
+// usage: host PLAIN PACKAGE FOLDER CLASS CHOICE ONLY PART COUNT FIRST STEP MOST
 //
 // PLAIN is another copy of the package, called at level 0: every checksum is compared with its. FOLDER receives a
 // folder for each child, with its runs and what it prints. From call FIRST on, MOST calls of the class fail in turn
-// (CHOICE and ONLY say how: faults.h), each with COUNT - 1 that follow, until none is left.
+// (CHOICE, ONLY and PART say how: faults.h), each with COUNT - 1 that follow, until none is left.
 //
 // A child loads the package, calls it on two threads and unloads it, HOST_ROUNDS times: without the failing call the
 // last time, and with it before. A line of a child is
@@ -150,7 +150,7 @@ Left measure() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 11) fail("usage: host PLAIN PACKAGE FOLDER CLASS CHOICE ONLY COUNT FIRST STEP MOST");
+  if (argc != 12) fail("usage: host PLAIN PACKAGE FOLDER CLASS CHOICE ONLY PART COUNT FIRST STEP MOST");
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("no shared memory");
   g_shared = new (memory) Shared{};
@@ -160,8 +160,8 @@ int main(int argc, char** argv) {
   const Package plain(argv[1]);
   for (int i = 0; i < 2; ++i) g_expected[i] = plain.call(&g_model, g_types[i], 0, 0, nullptr);
   setenv("AOTI_DEBUG_LEVEL", level.c_str(), 1);
-  const uint64_t first = std::strtoull(argv[8], nullptr, 10), step = std::strtoull(argv[9], nullptr, 10);
-  const uint64_t most = std::strtoull(argv[10], nullptr, 10);
+  const uint64_t first = std::strtoull(argv[9], nullptr, 10), step = std::strtoull(argv[10], nullptr, 10);
+  const uint64_t most = std::strtoull(argv[11], nullptr, 10);
   for (uint64_t i = 0; i < most; ++i) {
     const uint64_t number = first + i * step;
     Faults& faults = g_shared->faults;
@@ -169,7 +169,8 @@ int main(int argc, char** argv) {
     faults.fault_class = static_cast<uint32_t>(std::atoi(argv[4]));
     faults.choice = static_cast<uint32_t>(std::atoi(argv[5]));
     faults.only = std::atoi(argv[6]);
-    faults.count = std::strtoull(argv[7], nullptr, 10);
+    faults.part = std::strtoull(argv[7], nullptr, 10);
+    faults.count = std::strtoull(argv[8], nullptr, 10);
     faults.first = number;
     const pid_t child = fork();
     if (child == 0) run_child(argv[2], std::string(argv[3]) + "/" + std::to_string(number));

@@ -2,6 +2,7 @@
 // sanitizers, so it stays out of the process.
 
 #include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "tensors/dtype.h"
@@ -12,9 +13,7 @@ struct AtenTensorOpaque {
   std::vector<int64_t> strides;
   int32_t dtype;
   int64_t storage_bytes;
-  void* data;
-  void (*deleter)(void* data, void* context);
-  void* context;
+  std::shared_ptr<void> data;
 };
 
 namespace {
@@ -31,7 +30,8 @@ AtenTensorHandle make(void* data, int64_t ndim, const int64_t* sizes, const int6
   }
   const int64_t bytes = empty ? 0 : (last + 1) * aoti_debug::dtype(dtype).bytes;
   if (data == nullptr) data = std::calloc(static_cast<size_t>(bytes) + 1, 1);
-  return new AtenTensorOpaque{{sizes, sizes + ndim}, {strides, strides + ndim}, dtype, bytes, data, deleter, context};
+  const std::shared_ptr<void> held(data, [deleter, context](void* memory) { deleter(memory, context); });
+  return new AtenTensorOpaque{{sizes, sizes + ndim}, {strides, strides + ndim}, dtype, bytes, held};
 }
 
 template <class T>
@@ -54,13 +54,12 @@ extern "C" __attribute__((visibility("default"))) AOTITorchError torch_from_blob
 }
 
 AOTITorchError aoti_torch_delete_tensor_object(AtenTensorHandle tensor) {
-  tensor->deleter(tensor->data, tensor->context);
   delete tensor;
   return AOTI_TORCH_SUCCESS;
 }
 
 AOTITorchError aoti_torch_new_tensor_handle(AtenTensorHandle tensor, AtenTensorHandle* copy) {
-  return give(copy, tensor);
+  return give(copy, new AtenTensorOpaque(*tensor));
 }
 AOTITorchError aoti_torch_get_dtype(AtenTensorHandle tensor, int32_t* type) { return give(type, tensor->dtype); }
 AOTITorchError aoti_torch_is_defined(AtenTensorHandle, bool* defined) { return give(defined, true); }
@@ -80,7 +79,7 @@ AOTITorchError aoti_torch_get_storage_offset(AtenTensorHandle, int64_t* offset) 
 AOTITorchError aoti_torch_get_storage_size(AtenTensorHandle tensor, int64_t* bytes) {
   return give(bytes, tensor->storage_bytes);
 }
-AOTITorchError aoti_torch_get_data_ptr(AtenTensorHandle tensor, void** data) { return give(data, tensor->data); }
+AOTITorchError aoti_torch_get_data_ptr(AtenTensorHandle tensor, void** data) { return give(data, tensor->data.get()); }
 
 extern "C" __attribute__((visibility("default"))) const char* torch_exception_get_what_without_backtrace() {
   return "the shim failed";

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import os
 from pathlib import Path
 
+_SOURCES = (".py", ".cpp", ".cu", ".h")
 UNKNOWN = "0+unknown"
 
 
@@ -23,6 +27,23 @@ def read(built: Path, distribution: str) -> str:
             return metadata.version(distribution)
         except metadata.PackageNotFoundError:
             return UNKNOWN
+
+
+def source_hash(package: Path) -> str:
+    """A hash of the sources of a package, those that are linked into it too: a checkout changes under one version."""
+    digest = hashlib.sha256()
+    for folder, below, names in os.walk(package, followlinks=True):
+        below.sort()
+        for name in sorted(name for name in names if name.endswith(_SOURCES)):
+            file = Path(folder, name)
+            digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def own_sources() -> str:
+    """The hash of the sources of aoti-debug, for keys of caches."""
+    return source_hash(Path(__file__).parents[1])
 
 
 __version__ = read(Path(__file__).with_name("version.txt"), "aoti-debug")

@@ -33,3 +33,22 @@ def test_a_build_writes_it_where_it_is_read() -> None:
     assert '\nversion_file = "aoti_debug/base/version.txt"\n' in text
     assert '\n"aoti_debug.base" = ["version.txt"]\n' in text
     assert "/aoti_debug/base/version.txt" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_the_hash_of_sources_is_that_of_their_names_and_texts(tmp_path: Path) -> None:
+    package, linked = tmp_path / "package", tmp_path / "linked"
+    for folder in (package / "inner", linked):
+        folder.mkdir(parents=True)
+    (package / "inner/a.py").write_text("a = 1\n")
+    (linked / "b.cpp").write_text("int b;\n")
+    (package / "shims").symlink_to(linked)
+    (package / "notes.txt").write_text("1")
+    before = version.source_hash(package)
+    (package / "notes.txt").write_text("2")
+    assert version.source_hash(package) == before
+    hashes = {before}
+    (linked / "b.cpp").write_text("long b;\n")
+    hashes.add(version.source_hash(package))
+    (package / "inner/a.py").rename(package / "inner/c.py")
+    hashes.add(version.source_hash(package))
+    assert len(hashes) == 3

@@ -27,7 +27,7 @@ from aoti_debug.base.machine.compiler import find_compiler, find_torch
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.base.version import __version__
+from aoti_debug.base.version import own_sources
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact, ArtifactKind
@@ -356,7 +356,7 @@ def _key(identity: str, model: str, compiled: _Compiled | str | None, user_code:
         program = cached_build.program_key(program.program, program.configs)
     toolchain = Toolchain(find_compiler(), find_torch())
     code = (*user_code.imports, *user_code.library_paths)
-    return toolchain.key(__version__, str(abi.ABI_VERSION), identity, model, program, *code)
+    return toolchain.key(own_sources(), str(abi.ABI_VERSION), identity, model, program, *code)
 
 
 def _say(text: str) -> None:

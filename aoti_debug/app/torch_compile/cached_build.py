@@ -28,7 +28,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_compiler, find_torch, this_processor
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
-from aoti_debug.base.version import __version__
+from aoti_debug.base.version import own_sources
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
@@ -192,7 +192,7 @@ def program_key(program: ExportedProgram, inductor_configs: Mapping[str, Any]) -
     tensors = {**program.state_dict, **program.constants}
     toolchain = Toolchain(find_compiler(), find_torch())
     return toolchain.key(
-        __version__,
+        own_sources(),
         str(abi.ABI_VERSION),
         *_machine(),
         *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("TORCHINDUCTOR_")),

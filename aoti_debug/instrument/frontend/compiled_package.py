@@ -15,7 +15,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.native.elf import Library
-from aoti_debug.base.version import __version__
+from aoti_debug.base.version import own_sources
 from aoti_debug.instrument.frontend import compile_commands, sources, torch_mismatch
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
@@ -224,6 +224,6 @@ def _query_operators(package: Artifact, request: Request, extern_nodes: str, tor
         folder_request = replace(worker_request, folder=str(folder))
         messages.write_answer(folder, run_worker(WITHOUT_LOWERING, folder_request, torch, timeout))
 
-    answer = messages.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), fill))
+    answer = messages.read_answer(cache.entry("operators", cache.key(torch.fingerprint, own_sources(), *targets), fill))
     assert isinstance(answer, Answer)
     return answer

@@ -22,7 +22,7 @@ import pytest
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.exported_program import WORKER
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests import order, quick_exit, shared_imports
 from tests.built_model import Built, FromPackage, importable

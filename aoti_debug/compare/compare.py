@@ -48,7 +48,7 @@ from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import ModelCalls, RunOptions, recording_everything
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import ranks_directory, recorded_runs, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir

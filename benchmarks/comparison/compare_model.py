@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.instrument.frontend.exported_program import WORKER
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from benchmarks import checkout
 from benchmarks.comparison.compare_bench import Bench
 from benchmarks.comparison.compare_results import Clean, Found, HeldOut

@@ -29,7 +29,7 @@ from aoti_debug.compare.diff.difference import DiffCause
 from aoti_debug.compare.diff.explain_differences import explain_differences
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from benchmarks.comparison.compare_bench import Bench
 from benchmarks.comparison.compare_model import models

@@ -30,7 +30,7 @@ from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from benchmarks.comparison.compare_bench import Bench
 from benchmarks.markdown import table
 from benchmarks.models.planted_models import Example

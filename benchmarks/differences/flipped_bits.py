@@ -29,7 +29,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from benchmarks.comparison.compare_bench import Bench
 from benchmarks.comparison.compare_model import models

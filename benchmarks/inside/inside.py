@@ -34,7 +34,7 @@ from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.package.manifest import Form, Manifest
 from aoti_debug.runs.run import inspector, runner
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir import summaries
 from benchmarks import checkout
 from benchmarks.inside import inside_examples

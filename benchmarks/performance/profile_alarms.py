@@ -25,7 +25,7 @@ from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.views.profile.changes import Change, Changes, ChangeVerdict
 from aoti_debug.views.profile.profile import ProfileOptions, compare_with, run_options, run_to_the_end
 from benchmarks.comparison.compare_bench import Bench

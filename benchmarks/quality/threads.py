@@ -37,7 +37,7 @@ from aoti_debug.compare.diff.repeated_calls import beside
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
 from benchmarks.markdown import table
 

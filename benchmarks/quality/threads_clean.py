@@ -31,7 +31,7 @@ from aoti_debug.compare.bisect.threaded_calls import ThreadsOptions, call_from_t
 from aoti_debug.compare.bisect.threads_text import fault_line, threads_lines
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from tests import models, native_library
 from tests.corpus import cases, ops  # noqa: F401 - ops registers operators
 from tests.corpus.case import Case

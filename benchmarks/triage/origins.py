@@ -32,7 +32,7 @@ import torch
 from aoti_debug.app.cli import main
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.instrument.frontend.exported_program import WORKER
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from benchmarks import checkout
 from benchmarks.markdown import table
 from benchmarks.triage.origins_judge import Judge, Judgement

@@ -31,7 +31,7 @@ from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.compare.what_if.substituted_run import Replace, SubstitutedRun
 from aoti_debug.compare.what_if.what_if import Outputs
 from aoti_debug.runs.run.options import ModelCalls
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch

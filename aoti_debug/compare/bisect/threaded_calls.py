@@ -17,7 +17,7 @@ from aoti_debug.compare.diff.repeated_calls import CallPairs, FirstDifference
 from aoti_debug.package.recording.levels import WITH_HASHES
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, Shown
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import threads_json

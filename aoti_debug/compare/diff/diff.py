@@ -24,7 +24,7 @@ from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir

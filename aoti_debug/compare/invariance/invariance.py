@@ -45,7 +45,7 @@ from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run.options import recording_everything
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 

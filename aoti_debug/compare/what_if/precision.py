@@ -37,7 +37,7 @@ from aoti_debug.compare.what_if.rounding import (
 from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run.options import ModelCalls
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind

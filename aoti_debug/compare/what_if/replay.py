@@ -17,7 +17,7 @@ from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySessi
 from aoti_debug.compare.what_if.substituted_run import Instruction, Stop, Wait
 from aoti_debug.compare.what_if.substitution import Substitution
 from aoti_debug.compare.what_if.what_if import WhatIf, plan, what_if
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir

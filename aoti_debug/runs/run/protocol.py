@@ -14,6 +14,9 @@ from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
 from aoti_debug.runs.rundir.threads_json import ThreadPlan
 
+WORKER = "aoti_debug.runs.run.worker"  # the module of the process that a package runs in
+PRELOADED = ("torch", WORKER)  # by a fork server, for the processes of runs
+
 
 @dataclass(frozen=True)
 class InterposedLibraries:

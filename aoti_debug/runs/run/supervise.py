@@ -19,8 +19,8 @@ from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PAREN
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
-from aoti_debug.runs.run.preloaded_modules import WORKER
 from aoti_debug.runs.run.protocol import (
+    WORKER,
     CallsBegun,
     CallsDone,
     Message,

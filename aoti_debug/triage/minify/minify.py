@@ -20,7 +20,7 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.minify import script_results
 from aoti_debug.triage.minify.attempt import SMALL, Attempt, AttemptScript, InputForm, InputMode, sizes_of

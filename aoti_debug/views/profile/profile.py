@@ -25,7 +25,7 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
 from aoti_debug.runs.run.options import ModelCalls, RunOptions
-from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import device_activity
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -341,6 +341,7 @@ class Race:
         first: the one that the host starts first.
         memory: the variable that owns the memory: "buf3".
         missing: the order that is missing, in words: "no event is recorded on stream 1 between them".
+        bytes: of the memory, from the first to behind the last, that both may touch; None if that is not known.
         doubt: why it may be none: what is not known; "" if it is one.
     """
 
@@ -349,6 +350,7 @@ class Race:
     memory: str
     missing: str
     doubt: str = ""
+    bytes: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,7 @@ def main() -> int:
     chosen = parser.parse_args()
     counts: Counter[str] = Counter()
     torch.set_grad_enabled(False)
+    torch.ops.load_library(native_library.compiled())
     wanted = [pair for pair in clean_models() if not chosen.names or any(part in pair[0] for part in chosen.names)]
     with python_process.forking_from(PRELOADED) as server:
         server.preload()

@@ -370,9 +370,10 @@ at::Tensor store(const at::Tensor& x) {
   } else {
     std::memcpy(out, in, x.nbytes());
   }
-  if (what == "slow call") {  // every other call waits, as for something that it asks for elsewhere
-    static std::atomic<unsigned> calls{0};
-    if (calls.fetch_add(1) % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(8));
+  if (what == "slow call") {  // every other thread waits, as for something that it asks for elsewhere
+    static std::atomic<unsigned> threads{0};
+    thread_local const bool is_slow = threads.fetch_add(1) % 2 == 1;
+    if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(25));
     kept_scale = largest(in, n);
   }
   if (what == "freed memory") with_freed_memory(in, out, n);

@@ -108,14 +108,15 @@ def analyse(
     sites = with_operator_stacks(attach(parsed.recognised, provenance), operator_stacks or {})
     all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
     body = next(body for body in entry_points(masked) if body.name == "run_impl")
-    streams = races.find(masked, body, parsed.recognised, parsed.unrecognised, model_variables.inputs(wrapper))
+    inputs = model_variables.inputs(wrapper)
+    streams = races.find(masked, body, races.Launched(parsed.recognised, parsed.unrecognised, all_kernels, inputs))
     sites = tuple(replace(site, waits_for=streams.waits_for.get(site.id, ())) for site in sites)
     allocation_calls = allocations.find(wrapper, masked)
     return Analysis(
         sites=sites,
         kernels=all_kernels,
         unrecognised=parsed.unrecognised,
-        inputs=model_variables.inputs(wrapper),
+        inputs=inputs,
         constants=model_variables.constants(wrapper),
         outputs=model_variables.outputs(wrapper, body),
         handed_out=model_variables.handed_out(wrapper, body),

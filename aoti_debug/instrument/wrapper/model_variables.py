@@ -32,6 +32,10 @@ _FROM_POOL = re.compile(
     r"\baoti_torch__alloc_from_pool\(\s*(?P<pool>\w+)\s*,\s*(?P<offset>[^,]*),\s*cached_torch_dtype_(?P<dtype>\w+)\s*,"
     r"\s*\d+\s*,\s*(?P<sizes>\w+)\s*,\s*(?P<strides>\w+)\s*,\s*&(?P<handle>\w+)\s*\)"
 )
+_EMPTY = re.compile(
+    r"\baoti_torch_empty_strided\w*\(\s*\d+\s*,\s*(?P<sizes>\w+)\s*,\s*(?P<strides>\w+)\s*,"
+    r"\s*cached_torch_dtype_(?P<dtype>\w+)\s*,[^;]*&(?P<handle>\w+)\s*\)"
+)
 _ALLOCATED = re.compile(r"\bRAIIAtenTensorHandle (\w+)\(\1_handle\);")
 _RESET = re.compile(r"\b(\w+)\.reset\(\);")
 _OWNER = re.compile(r"\b(?:auto|RAIIAtenTensorHandle) (\w+)\s*(?:=\s*RAIIAtenTensorHandle\s*)?\((\w+)\);")
@@ -192,6 +196,7 @@ class Memories:
         self._pooled = {m["handle"]: m for m in _FROM_POOL.finditer(text)}
         self._bases |= {handle: m["pool"] for handle, m in self._pooled.items()}
         self._bases |= {m[1]: m[2] for m in _OWNER.finditer(text) if m[2] in self._pooled}
+        self._empty = {m["handle"]: m for m in _EMPTY.finditer(text)}
         self._arrays = {m[1]: _literals(m[2]) for m in _ARRAY.finditer(text)}
         self._views = {m[1]: (m[2], m[3], m[4], m[5]) for m in _NAMED_VIEW.finditer(text)}
         self.inputs = frozenset(map(self.owner, inputs))
@@ -216,6 +221,36 @@ class Memories:
             return self._view(match[1], match[2], match[3], match[4])
         tensor = expressions.tensor(arg.text)
         return self._of(tensor.variable if tensor else arg.base)
+
+    def shared_bytes(self, one: Arg, other: Arg) -> tuple[int, int] | None:
+        """The bytes of their memory, from the first to behind the last, that both arguments may touch.
+
+        None if that is not known, or the parts have elements between each other's.
+        """
+        whole = self._whole(self.owner(one.base))
+        parts = [whole if part == WHOLE else part for part in map(self.part, (one, other))]
+        unit = self._item_bytes(self.owner(one.base))
+        if unit is None or None in parts or UNKNOWN in parts:
+            return None
+        first, second = (part for part in parts if part is not None)
+        begin, end = max(first.begin, second.begin), min(first.end, second.end)
+        return (begin * unit, end * unit) if begin < end else None
+
+    def _whole(self, owner: str) -> Elements | None:
+        """All elements of the memory that a variable owns; of a pool in bytes. None if they are not known."""
+        allocated = self._empty.get(f"{owner}_handle")
+        sizes, strides = (
+            None if allocated is None else self._arrays.get(allocated[name]) for name in ("sizes", "strides")
+        )
+        return None if sizes is None or strides is None else Elements(0, sizes, strides)
+
+    def _item_bytes(self, owner: str) -> int | None:
+        """The bytes of an element of the memory that a variable owns; of a pool 1. None if they are not known."""
+        if any(match["pool"] == owner for match in self._pooled.values()):
+            return 1
+        allocated = self._empty.get(f"{owner}_handle")
+        dtype = None if allocated is None else dtypes.of_name(allocated["dtype"])
+        return None if dtype is None else dtype.item_bytes
 
     def _of(self, name: str) -> Elements:
         """The elements of its memory that a variable holds."""

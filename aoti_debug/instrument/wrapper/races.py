@@ -3,6 +3,7 @@
 Two orders are worked out from the text. In the strict one only what surely orders launches does: events that are
 recorded and waited for, and waits of the host. In the loose one also what may: statements in branches and loops,
 operators that may wait for the device, what is not read. A race without doubt is one in the loose order as well.
+Kernels that may begin before the one before them on their stream has ended race with it.
 """
 
 from __future__ import annotations
@@ -23,121 +24,22 @@ from aoti_debug.instrument.wrapper.cpp_syntax.functions import (
     other_streams,
     steps,
 )
+from aoti_debug.instrument.wrapper.happens_before import (
+    HOST,
+    EarlyAccesses,
+    Order,
+    Orders,
+    early_accesses,
+    waited_for,
+)
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
 from aoti_debug.instrument.wrapper.model_variables import Memories, overlap
 from aoti_debug.package.launch_traits import RunsOn, traits_of
-from aoti_debug.package.manifest import Arg, Form, Kind, Race, Racer, Role, Site, StreamOrder, Unrecognised
+from aoti_debug.package.manifest import Arg, Form, Kernel, Race, Racer, Role, Site, StreamOrder, Unrecognised
 
-HOST = -1  # what the host itself runs: as if it were a stream
 CALLER = -1  # the caller of the model: as if it were a site
-_Clock = dict[int, int]  # of each stream, how many of its launches have surely ended before
 
-# Operators that never wait for the device; others of torch that allocate their results may, to know the shape of these.
-_NEVER_WAITS = re.compile(
-    r"aten\.(?:_?convolution\w*|_scaled_dot_product_\w+|addmm|mm|bmm|baddbmm|_scaled_mm|topk|sort|cat|cumsum|cumprod"
-    r"|_embedding_bag\w*|rand\w*|clone|abs|mul|add|sub|div|view_as_\w+|upsample_\w+|(?:avg|max)_pool\w+|_?fft_\w+)\."
-)
 _CPU_OPERATOR = re.compile(r"aoti_torch_cpu_")
-
-
-@dataclass(frozen=True)
-class _Launch:
-    """A launch in an order.
-
-    Attributes:
-        index: its number among the launches of its stream, from 1.
-        before: of each stream, the index of the last launch that has surely ended before this one begins.
-    """
-
-    stream: int
-    index: int
-    before: Mapping[int, int]
-
-
-@dataclass(frozen=True)
-class _Order:
-    """The order of the launches of a function.
-
-    Attributes:
-        launches: by site.
-        end: what has ended on the stream of the call when the function returns.
-    """
-
-    launches: Mapping[int, _Launch]
-    end: Mapping[int, int]
-
-    def has(self, first: int, second: int) -> bool:
-        """True if the launch of a site has surely ended before that of another begins."""
-        one, other = self.launches[first], self.launches[second]
-        return one.stream == other.stream or other.before.get(one.stream, 0) >= one.index
-
-
-class _Orders:
-    """Works out an order, statement by statement."""
-
-    def __init__(self, *, is_loose: bool) -> None:
-        self._is_loose = is_loose
-        self._clocks: defaultdict[int, _Clock] = defaultdict(dict)
-        self._clocks[0] = {0: 1}  # the caller's work
-        self._host: _Clock = {}
-        self._events: dict[int, _Clock] = {}
-        self._launches: dict[int, _Launch] = {}
-
-    def step(self, step: StreamStep) -> None:
-        """Takes a statement that orders streams into account."""
-        if step.action is StreamAction.UNREAD:
-            self._may_wait()
-        elif step.action is StreamAction.RECORD:
-            now = _joined(self._clocks[step.stream], self._host)
-            before = self._events.get(step.event, {})
-            if step.is_conditional:
-                now = _joined(before, now) if self._is_loose else {s: min(n, now.get(s, 0)) for s, n in before.items()}
-            self._events[step.event] = now
-        elif self._is_loose or not step.is_conditional:
-            event = self._events.get(step.event, {})
-            if step.action is StreamAction.WAIT:
-                self._clocks[step.stream] = _joined(self._clocks[step.stream], event)
-            elif step.action is StreamAction.SYNCHRONIZE:
-                self._host = _joined(self._host, event)
-            else:
-                self._wait()
-
-    def launch(self, site: Site, stream: int) -> None:
-        """Takes a launch into account."""
-        unsure = _may_wait(site)
-        if unsure:
-            self._may_wait()
-        before = _joined(self._clocks[stream], self._host)
-        index = before.get(stream, 0) + 1
-        self._launches[site.id] = _Launch(stream, index, before)
-        self._clocks[stream] = before | {stream: index}
-        if stream == HOST or traits_of(site.kind).waits_for_device:
-            self._host = _joined(self._host, self._clocks[stream])
-        if unsure:
-            self._may_wait()
-
-    def order(self) -> _Order:
-        """The order of all that was taken into account."""
-        return _Order(self._launches, _joined(self._clocks[0], self._host))
-
-    def _wait(self) -> None:
-        for clock in self._clocks.values():
-            self._host = _joined(self._host, clock)
-
-    def _may_wait(self) -> None:
-        if self._is_loose:
-            self._wait()
-
-
-def _joined(one: Mapping[int, int], other: Mapping[int, int]) -> _Clock:
-    return {stream: max(one.get(stream, 0), other.get(stream, 0)) for stream in {*one, *other}}
-
-
-def _may_wait(site: Site) -> bool:
-    """True if it is not known whether the host waits for the device in an operator."""
-    if site.kind in (Kind.PROXY, Kind.CUSTOM_SHIM):
-        return True
-    return site.kind in (Kind.SHIM_ALLOC, Kind.SHIM_INPLACE) and not _NEVER_WAITS.match(site.op)
 
 
 @dataclass(frozen=True)
@@ -153,29 +55,44 @@ class Found:
     waits_for: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-def find(
-    masked: str, body: Body, calls: Sequence[SiteCall], unread: Sequence[Unrecognised], inputs: Sequence[str]
-) -> Found:
+@dataclass(frozen=True)
+class Launched:
+    """What a wrapper launches.
+
+    Attributes:
+        calls: its launches.
+        unread: its calls that look like launches and are not read.
+        kernels: of its launches.
+        inputs: the variables of the model's inputs.
+    """
+
+    calls: Sequence[SiteCall]
+    unread: Sequence[Unrecognised]
+    kernels: Sequence[Kernel]
+    inputs: Sequence[str]
+
+
+def find(masked: str, body: Body, launched: Launched) -> Found:
     """Looks for races in a function.
 
     Args:
         masked: the wrapper without comments and strings (lexer.mask).
-        calls: the launches of the wrapper.
-        unread: the calls of the wrapper that look like launches and are not read.
-        inputs: the variables of the model's inputs.
     """
-    own = [call for call in calls if call.site.function == body.name]
+    own = [call for call in launched.calls if call.site.function == body.name]
     regions = other_streams(masked, body)
     statements = steps(masked, body)
     numbers = {call.site.stream for call in own} | {step.stream for step in statements}
     numbers |= {region.number for region in regions if region.number is not None}
-    if not (regions or numbers - {0, HOST} or any(step.action is not StreamAction.UNREAD for step in statements)):
+    early = {kernel.name: early_accesses(kernel.source) for kernel in launched.kernels if kernel.overlaps}
+    several = regions or numbers - {0, HOST} or any(step.action is not StreamAction.UNREAD for step in statements)
+    if not several and not early:
         return Found()
-    unread = [call for call in unread if call.function == body.name]
+    unread = [call for call in launched.unread if call.function == body.name]
     may_order = [StreamStep(_offset(masked, call.line), StreamAction.UNREAD, call.text) for call in unread]
-    return _Search(masked, body, own, (*statements, *may_order), inputs).result(
-        tuple(sorted(numbers - {0, HOST})), tuple(_undecided(statements, own, unread))
-    )
+    search = _Search(masked, body, replace(launched, calls=own), (*statements, *may_order))
+    undecided = [*_undecided(statements, own, unread)] if several else []
+    undecided += [f"what {name} does before it waits is not known" for name, found in early.items() if found is None]
+    return search.result(tuple(sorted(numbers - {0, HOST})), tuple(undecided))
 
 
 def _offset(masked: str, line: int) -> int:
@@ -208,43 +125,23 @@ class _Access:
     root: str
 
 
-def waited_for(order: _Order) -> Mapping[int, tuple[int, ...]]:
-    """The sites that each site waits for, in `Site.waits_for`."""
-    by_index = {(launch.stream, launch.index): site for site, launch in order.launches.items()}
-    return {
-        site: tuple(
-            sorted(
-                by_index[stream, index]
-                for stream, index in launch.before.items()
-                if stream != launch.stream and (stream, index) in by_index
-            )
-        )
-        for site, launch in order.launches.items()
-    }
-
-
 class _Search:
     """Looks for races among the launches of one function."""
 
-    def __init__(
-        self,
-        masked: str,
-        body: Body,
-        calls: Sequence[SiteCall],
-        statements: Sequence[StreamStep],
-        inputs: Sequence[str],
-    ) -> None:
+    def __init__(self, masked: str, body: Body, launched: Launched, statements: Sequence[StreamStep]) -> None:
+        calls = launched.calls
         self._memories = Memories(masked, body)
         self._calls = {call.site.id: call for call in calls}
         self._steps = statements
         self._regions = other_streams(masked, body)
-        self._inputs = frozenset(inputs) | self._memories.inputs
+        self._inputs = frozenset(launched.inputs) | self._memories.inputs
+        self._kernels = {kernel.name: kernel for kernel in launched.kernels}
         blocks = conditional_blocks(masked, body)
         self._conditional = {call.site.id for call in calls if is_within(call.call.head.start, blocks)}
         self._strict, self._loose = (self._order(is_loose=is_loose) for is_loose in (False, True))
 
-    def _order(self, *, is_loose: bool) -> _Order:
-        orders = _Orders(is_loose=is_loose)
+    def _order(self, *, is_loose: bool) -> Order:
+        orders = Orders(is_loose=is_loose)
         timed: list[tuple[int, StreamStep | SiteCall]] = [(step.offset, step) for step in self._steps]
         timed += [(call.call.head.start, call) for call in self._calls.values()]
         for _, item in sorted(timed, key=lambda pair: pair[0]):
@@ -256,7 +153,7 @@ class _Search:
 
     def result(self, streams: tuple[int, ...], undecided: tuple[str, ...]) -> Found:
         """The races of the function, those without doubt first."""
-        found = [*self._between_launches(), *self._with_caller(), *self._by_allocator()]
+        found = [*self._between_launches(), *self._early(), *self._with_caller(), *self._by_allocator()]
         found.sort(key=lambda race: (bool(race.doubt), race.second.site, race.first.site))
         waits = {site: sites for site, sites in waited_for(self._strict).items() if site not in self._conditional}
         return Found(StreamOrder(streams, tuple(found), undecided), waits)
@@ -270,6 +167,58 @@ class _Search:
                 if race is not None and (pair not in seen or (seen[pair].doubt and not race.doubt)):
                     seen[pair] = race
             yield from seen.values()
+
+    def _early(self) -> Iterator[Race]:
+        """Kernels that may begin while the launch before them on their stream still runs, and touch its memory then."""
+        by_stream: defaultdict[int, list[Site]] = defaultdict(list)
+        for call in sorted(self._calls.values(), key=lambda call: call.call.head.start):
+            by_stream[_runs_on(call.site)].append(call.site)
+        for sites in (sites for stream, sites in by_stream.items() if stream != HOST):
+            for number, site in enumerate(sites):
+                early = self._accesses(site) if self._begins_early(site) else None
+                if early is None:
+                    continue
+                for before in reversed(sites[:number]):
+                    yield from self._beginning_early(before, site, early)
+                    accesses = self._accesses(before)
+                    if accesses is None or accesses.waits or not self._begins_early(before):
+                        break  # what is before it has ended when it lets the next one begin
+
+    def _begins_early(self, site: Site) -> bool:
+        """True if a launch may begin before the one before it on its stream has ended."""
+        return site.kernel in self._kernels and self._kernels[site.kernel].overlaps
+
+    def _accesses(self, site: Site) -> EarlyAccesses | None:
+        return early_accesses(self._kernels[site.kernel].source) if site.kernel in self._kernels else None
+
+    def _beginning_early(self, before: Site, site: Site, early: EarlyAccesses) -> Iterator[Race]:
+        touched = [arg for arg in site.args if arg.base and (arg.param in early.parameters or not early.waits)]
+        seen: set[str] = set()
+        for one, other in product([arg for arg in before.args if arg.base], touched):
+            root = self._memories.owner(other.base)
+            shared = overlap(self._memories.part(one), self._memories.part(other))
+            is_same = self._memories.owner(one.base) == root and (one.written or other.written)
+            if is_same and shared is not False and root not in seen:
+                seen.add(root)
+                first, second = _Access(before.id, one, root), _Access(site.id, other, root)
+                waits = "it waits (gdc_wait) only after that" if early.waits else "it never waits (gdc_wait) for it"
+                missing = f"{site.kernel} may begin before {before.kernel} has ended, and {waits}"
+                race = Race(self._racer(first), self._racer(second), root, missing)
+                race = replace(race, bytes=self._memories.shared_bytes(one, other))
+                yield replace(race, doubt=self._early_doubt(before, site, is_sure=shared is True))
+
+    def _early_doubt(self, before: Site, site: Site, *, is_sure: bool) -> str:
+        if {before.id, site.id} & self._conditional:
+            return "one of them runs only in a branch or a loop"
+        if not is_sure:
+            return "it is not known whether they touch the same bytes of it"
+        begin, end = (self._calls[one.id].call.head.start for one in (before, site))
+        if any(begin < step.offset < end for step in self._steps):
+            return "what is between them may order them"
+        accesses = self._accesses(before)
+        if accesses is None or not accesses.lets_begin:
+            return f"{before.kernel} is not known to let it begin before it has ended"
+        return ""
 
     def _by_memory(self) -> Mapping[str, Sequence[_Access]]:
         accesses: defaultdict[str, list[_Access]] = defaultdict(list)
@@ -288,6 +237,7 @@ class _Search:
         if one.site == other.site or shared is False:
             return None
         race = Race(self._racer(one), self._racer(other), root, self._missing(one.site, other.site))
+        race = replace(race, bytes=self._memories.shared_bytes(one.arg, other.arg))
         return replace(race, doubt=self._doubt(one, other, is_sure=shared is True))
 
     def _doubt(self, one: _Access, other: _Access, *, is_sure: bool) -> str:

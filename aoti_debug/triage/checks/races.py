@@ -1,4 +1,4 @@
-"""Races between streams: launches that touch the same memory in no order. The text of the wrapper alone shows them."""
+"""Races of a call: launches that touch the same memory in no order. The text of the wrapper alone shows them."""
 
 from __future__ import annotations
 
@@ -93,10 +93,12 @@ class _Names:
         names = self._launch(first), self._launch(second)
         late = "read" if second.does == "reads" else "write"
         instead = f"before {names[0]} has written it" if late == "read" else f"while {names[0]} still uses its memory"
+        what = f"no event orders {names[0]} {_on(first.stream)} before {names[1]} {_on(second.stream)}"
+        if first.stream == second.stream:
+            what = f"{names[1]} may begin before {names[0]} has ended, {_on(first.stream)}, and does not wait for it"
         return Finding(
             RACE,
-            f"no event orders {names[0]} {_on(first.stream)} before {names[1]} {_on(second.stream)}: "
-            f"both use {race.memory}",
+            f"{what}: both use {_part(race)}",
             where=self._place(second),
             evidence=(
                 f"{self._both(race)}; {race.missing}",
@@ -109,6 +111,11 @@ class _Names:
     def doubtful(self, race: Race) -> str:
         """A sentence about a race that may be none."""
         return f"there may be a race: {self._both(race)}; {race.missing}; {race.doubt}"
+
+
+def _part(race: Race) -> str:
+    """ "buf0", "bytes 0 to 16383 of buf0"."""
+    return race.memory if race.bytes is None else f"bytes {race.bytes[0]} to {race.bytes[1] - 1} of {race.memory}"
 
 
 def _on(stream: int) -> str:

@@ -22,7 +22,7 @@ def test_no_race(name: str) -> None:
     assert order.undecided == ()
 
 
-@pytest.mark.parametrize("name", [name for name in texts.NAMES if "_streams" not in name])
+@pytest.mark.parametrize("name", [n for n in texts.NAMES if "_streams" not in n and "_overlapping" not in n])
 def test_a_wrapper_of_one_stream_has_no_order_of_streams(name: str) -> None:
     assert texts.analysis(name).stream_order is None
 
@@ -51,6 +51,63 @@ def test_inductor_reuses_a_buffer_that_a_side_stream_still_reads() -> None:
     assert races_of(planted_races.as_generated("fork_join")) == {
         ("aoti_torch_cuda_mm_out", "triton_poi_fused_add_sin_1", "buf0")
     }
+
+
+OVERLAPPING = texts.text("torch_2.15.0_overlapping")
+WAITS = "        tl.extra.cuda.gdc_wait()\n"
+LETS_BEGIN = "        tl.extra.cuda.gdc_launch_dependents()\n"
+
+
+def _early(text: str) -> list[tuple[int, int, str, bool]]:
+    return [(race.first.site, race.second.site, race.memory, bool(race.doubt)) for race in order_of(text).races]
+
+
+def test_kernels_that_begin_early_and_wait() -> None:
+    """A softmax in two kernels. The second reads the product before it waits: the first has waited for that."""
+    assert (order_of(OVERLAPPING).streams, order_of(OVERLAPPING).undecided, _early(OVERLAPPING)) == ((), (), [])
+
+
+def test_a_kernel_that_reads_before_it_waits_what_the_one_before_it_writes() -> None:
+    first, second, third = OVERLAPPING.split(WAITS)
+    late = second + third.replace(LETS_BEGIN, f"{LETS_BEGIN}{WAITS}")
+    assert _early(first + WAITS + late) == [(3, 4, "buf1", False), (3, 4, "buf2", False)]
+
+
+def test_a_kernel_that_never_waits() -> None:
+    """It races with the one before it; then the one behind it, which relies on its wait, races with what is before."""
+    first, second, third = OVERLAPPING.split(WAITS)
+    assert _early(first + WAITS + second + third) == [(3, 4, "buf1", False), (3, 4, "buf2", False)]
+    assert _early(first + second + WAITS + third) == [(2, 3, "buf0", True), (2, 4, "buf0", True)]
+
+
+def test_a_kernel_that_writes_early_what_the_one_before_it_reads() -> None:
+    text = OVERLAPPING.replace("sum_1(buf0, buf1, buf2, buf3,", "sum_1(buf0, buf1, buf2, buf0,")
+    store = "        tl.store(out_ptr0 + (x0), tmp11, xmask)\n"
+    at = text.rindex(WAITS)
+    races = _early(text[:at] + store + text[at:])
+    assert races == [(3, 4, "buf0", False)]
+
+
+def test_a_kernel_whose_predecessor_does_not_let_it_begin() -> None:
+    at = OVERLAPPING.index(LETS_BEGIN)
+    text = OVERLAPPING[:at] + OVERLAPPING[at + len(LETS_BEGIN) :]
+    at = text.rindex(WAITS)
+    (one, _) = order_of(text[:at] + text[at + len(WAITS) :]).races
+    assert one.doubt == "triton_per_fused__softmax_relu_0 is not known to let it begin before it has ended"
+
+
+def test_a_source_that_is_not_understood_is_said() -> None:
+    text = OVERLAPPING.replace("        x0 = xindex\n        tl.extra", "        x0 = = xindex\n        tl.extra")
+    assert text != OVERLAPPING
+    assert order_of(text).undecided == ("what triton_per_fused__softmax_relu_0 does before it waits is not known",)
+
+
+def test_the_bytes_that_both_use() -> None:
+    """Of a whole buffer; of two parts of a concatenation that lie between each other; of a pool."""
+    found = {(p.wrapper, p.lacks): order_of(p.text).races[0].bytes for p in PLANTED}
+    assert found["fork_join", "wait for event 2 on stream 1"] == (0, 64 * 64 * 4)
+    assert found["two_branches", "wait for event 5 on stream 0"] == (256, 32768)
+    assert order_of(planted_races.as_generated("pools")).races[0].bytes == (16384, 16640)
 
 
 def test_buffers_that_lie_in_the_same_bytes_of_a_pool() -> None:

@@ -78,6 +78,28 @@ def test_after_a_run_launches_have_their_names(tmp_path: Path) -> None:
     assert finding.where == finding.chain[1]
 
 
+def test_a_kernel_that_begins_early() -> None:
+    """Inductor's kernel for a programmatic dependent launch, without its wait."""
+    wait = "        tl.extra.cuda.gdc_wait()\n"
+    text = texts.text("torch_2.15.0_overlapping")
+    assert races.statically(described(text)).kind == CLEAN
+    at = text.rindex(wait)
+    finding = races.statically(described(text[:at] + text[at + len(wait) :]))
+    assert finding.kind == RACE
+    assert finding.what == (
+        "site 4 may begin before site 3 has ended, on stream 0, and does not wait for it: both use buf1"
+    )
+    assert finding.evidence[0].endswith("_softmax_relu_0 has ended, and it never waits (gdc_wait) for it")
+
+
+def test_the_bytes_that_both_use() -> None:
+    planted = next(
+        p for p in planted_races.planted() if (p.wrapper, p.lacks) == ("there_and_back", "wait for event 5 on stream 0")
+    )
+    finding = races.statically(described(planted.text))
+    assert finding.what.endswith(": both use bytes 0 to 16383 of buf5")
+
+
 def test_every_other_race_is_beside_the_first() -> None:
     finding = races.statically(described(planted_races.as_generated("side_kernels")))
     assert [found.what.rpartition(" ")[2] for found in (finding, *finding.also)] == ["buf5", "buf6"]

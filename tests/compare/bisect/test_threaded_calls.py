@@ -141,7 +141,9 @@ class TestCalls:
         if found.result.verdict.launch is None:
             assert re.match(r"launch \d\.\d is of thread [01], \d\.\d of thread [01]; ", line)
         else:
-            assert re.match(rf"launch \d\.\d is of thread [01]; (\d\.\d {ACT} of thread [01].* ran beside it; )?the", line)
+            assert re.match(
+                rf"launch \d\.\d is of thread [01]; (\d\.\d {ACT} of thread [01].* ran beside it; )?the", line
+            )
         assert threads_lines(found) == []
 
     def test_other_ways_are_tried_until_a_call_is_wrong(self, native_package: Path, tmp_path: Path) -> None:

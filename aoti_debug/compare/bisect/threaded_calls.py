@@ -174,10 +174,16 @@ class ThreadSession:
             updates=options.updates,
             expected=str(folder / "expected.pt"),
         )
-        plan = replace(self._plan, threads=1, updates=WeightUpdates.NONE)
-        self.alone = runner.run(replace(self._run, threads=plan), observer)
+        self.alone = self._called_alone()
+        if self.alone.verdict is not None and self._plan.sets > 1:  # it may not take other inputs than the given ones
+            self._plan = replace(self._plan, sets=1)
+            self.alone = self._called_alone()
         self.record = threads_json.read(self.alone.run.path)
         self.runs = 0
+
+    def _called_alone(self) -> RunResult:
+        plan = replace(self._plan, threads=1, updates=WeightUpdates.NONE)
+        return runner.run(replace(self._run, threads=plan), self._observer)
 
     def unrepeatable(self) -> tuple[int, ...]:
         """The calls alone that differ from an earlier one with the same inputs."""

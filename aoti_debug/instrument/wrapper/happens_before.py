@@ -1,4 +1,4 @@
-"""What surely happens before what: the order of launches on streams, and of kernels that begin before others end.
+"""The order of launches on streams, as far as it is sure, and of kernels that begin before others end.
 
 Launches of one stream run one after the other; events that are recorded and waited for, and waits of the host, order
 launches of different ones. A kernel that is launched as dependent (programmatic dependent launch) may begin before the
@@ -118,6 +118,7 @@ class Orders:
 
 
 def joined(one: Mapping[int, int], other: Mapping[int, int]) -> Clock:
+    """The clock of all that has ended by either of two."""
     return {stream: max(one.get(stream, 0), other.get(stream, 0)) for stream in {*one, *other}}
 
 
@@ -145,7 +146,7 @@ def waited_for(order: Order) -> Mapping[int, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class EarlyAccesses:
-    """What a kernel does before the kernels before it have ended, if it is launched as dependent.
+    """The accesses of a kernel before the kernels before it have ended, if it is launched as dependent.
 
     Attributes:
         parameters: those whose memory it touches before it waits for the kernels before it.
@@ -159,7 +160,7 @@ class EarlyAccesses:
 
 
 def early_accesses(source: str) -> EarlyAccesses | None:
-    """What a Triton kernel does before it waits, by the lines of its source; None if that is not understood.
+    """The accesses of a Triton kernel before it waits, by the lines of its source; None if that is not understood.
 
     Args:
         source: in Python; the last function in it is the kernel.

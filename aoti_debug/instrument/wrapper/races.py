@@ -57,7 +57,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Launched:
-    """What a wrapper launches.
+    """The launches of a wrapper.
 
     Attributes:
         calls: its launches.

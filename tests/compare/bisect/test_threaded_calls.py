@@ -154,6 +154,12 @@ class TestCalls:
         assert found.record is not None
         assert (found.record.runners, found.record.updates) == (2, 2)
 
+    def test_a_model_that_takes_no_other_inputs(self, native_package: Path, tmp_path: Path) -> None:
+        found = called(native_package, tmp_path, "check inputs")
+        assert (found.alone.run.state, found.wrong) == (ExitKind.CLEAN, ())
+        assert found.record is not None
+        assert found.record.sets == 1
+
     def test_a_failure_of_the_calls_alone(self, native_package: Path, tmp_path: Path) -> None:
         found = called(native_package, tmp_path, "check")
         assert found.together is None

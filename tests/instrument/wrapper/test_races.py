@@ -8,8 +8,9 @@ import pytest
 
 from aoti_debug.instrument.wrapper.model_variables import UNKNOWN, WHOLE, Elements, overlap
 from aoti_debug.package.manifest import Race
-from tests.instrument.wrapper import planted_races, texts
+from tests.instrument.wrapper import planted_races, race_kinds, texts
 from tests.instrument.wrapper.planted_races import NAMES, Planted, clean, order_of, races_of
+from tests.instrument.wrapper.race_kinds import Kind
 
 PLANTED = tuple(planted_races.planted())
 
@@ -299,3 +300,20 @@ def test_overlapping_elements() -> None:
     assert overlap(dense, Elements(1 << 19, (1 << 20,), (1,))) is True
     large = Elements(0, (1 << 20,), (2,))
     assert overlap(large, Elements(1, (1 << 20,), (2,))) is None
+
+
+@pytest.mark.parametrize("kind", race_kinds.kinds(), ids=lambda kind: kind.name)
+def test_a_race_of_each_kind(kind: Kind) -> None:
+    if kind.certain:
+        assert race_kinds.found(kind.text, certain=True) == kind.pairs
+    else:
+        assert race_kinds.found(kind.text, certain=False) >= kind.pairs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_programs_that_are_put_together_at_random(seed: int) -> None:
+    """Without a race, and the first that has one when it lacks a wait."""
+    made = race_kinds.program(seed)
+    assert (made.races(), order_of(made.wrapper()).races, order_of(made.wrapper()).undecided) == (set(), (), ())
+    lacking = next((less for less in race_kinds.without_a_wait(made) if less.races()), None)
+    assert lacking is None or race_kinds.found_in(lacking) == lacking.races()

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
+from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
@@ -166,6 +167,8 @@ def _spans(pairs: Sequence[TensorPair]) -> list[ByteRange]:
     return [span for pair in pairs if (span := span_of(pair.b.argument)) is not None]
 
 
+_RANDOM, _ATOMICS = "random numbers", "atomics"
+_PARALLEL = "#pragma omp parallel"
 ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
 
 
@@ -177,13 +180,18 @@ class UnrepeatableLaunch:
         launch: in the first call.
         calls: the later calls in which it did so.
         tensors: those that differ, in the first of these calls.
-        causes: sentences that may explain it, from its source and its operator.
+        causes: what may explain it, from its operator, its source and the memory that it is given.
     """
 
     launch: Launch
     calls: tuple[int, ...]
     tensors: tuple[TensorDifference, ...]
     causes: tuple[str, ...]
+
+    @property
+    def is_explained(self) -> bool:
+        """True if it draws random numbers or adds atomically: neither is a fault of memory or of threads."""
+        return any(cause.startswith((_RANDOM, _ATOMICS)) for cause in self.causes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,8 +264,18 @@ def _unrepeatable(run: RunDir, first: Sequence[Launch], pairs: Sequence[LaunchPa
 def _causes(run: RunDir, launch: Launch, kernels: dict[str, Kernel]) -> Iterator[str]:
     operator = run.manifest.operator(launch.site.op) if launch.site.op else None
     if operator is not None and operator.random:
-        yield "it draws random numbers"
+        yield f"{_RANDOM}: it draws them"
+    tensors = RecordedTensors(run)
+    fresh = [
+        argument.name
+        for argument in launch.args
+        if argument.spec.fresh and not tensors.is_partial_result(launch, argument)
+    ]
+    if fresh:
+        yield f"memory that nothing has written: it may read {wording.join_truncated(fresh, 4)} before it writes there"
     names = launch.site.launches or (launch.site.kernel,)
     sources = [kernels[name].source for name in names if name in kernels]
     if any(word in source for source in sources for word in ATOMIC):
-        yield "it adds atomically: the order of its additions changes"
+        yield f"{_ATOMICS}: the order of its additions may change"
+    elif any(_PARALLEL in source for source in sources):
+        yield "threads: they compute parts of it, and may race"

@@ -25,7 +25,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 
 _NAME = 48  # columns of the name of a setting
 MAX_LISTED = 8  # launches, settings or inputs that are listed unless all are asked for
-_UNKNOWN_CAUSE = "not known: a race, or a read of memory that nothing has written"
+_UNKNOWN_CAUSE = "not known: it may be a race, or a read of memory that nothing has written"
 _PAIRED = {
     PairedBy.LAUNCH: "launch by launch",
     PairedBy.VALUE: "by the values of the program that they write",
@@ -142,7 +142,7 @@ def repeat_lines(compared: RepeatedCalls, *, most: int = MAX_LISTED) -> list[str
         lines += [f"  cause    {cause}" for cause in item.causes or (_UNKNOWN_CAUSE,)]
     lines += _more(len(compared.launches), most)
     first = compared.launches[0]
-    unexplained = next((item.launch for item in compared.launches if not item.causes), None)
+    unexplained = next((item.launch for item in compared.launches if not item.is_explained), None)
     advice = [] if unexplained is None else _advice(unexplained)
     return [f"NOT REPEATABLE from {first.launch.id} {first.launch.kernel} on", *lines, *notes, *advice]
 

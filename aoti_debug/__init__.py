@@ -8,6 +8,7 @@
     found = aoti_debug.equal(model, x)  # what makes it equal to eager, bit for bit
     rounded = aoti_debug.precision(model, x)  # which modules may be bfloat16?
     with aoti_debug.record() as recorded: ...  # the packages that are compiled or loaded in the block
+    found = aoti_debug.invariance(model, x)  # has a sample the same bits alone and in a batch?
     written = aoti_debug.repro(recorded)  # a script that replays one launch alone
     result = aoti_debug.debug(model, x)  # export, build and run: result.outputs, result.verdict, result.run
     package = aoti_debug.build("model.pt2")  # or an ExportedProgram
@@ -26,6 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aoti_debug.app.python.batches import invariance
     from aoti_debug.app.python.debug import debug
     from aoti_debug.app.python.notebook import load_ipython_extension
     from aoti_debug.app.python.precision import precision
@@ -52,6 +54,7 @@ __all__ = [
     "inspect",
     "inspect_modules",
     "inspector",
+    "invariance",
     "load_file",
     "load_ipython_extension",
     "load_launch",
@@ -74,6 +77,7 @@ _MODULES = {
     "inspect": "aoti_debug.runs.run.inspector",
     "inspect_modules": "aoti_debug.package.printing.inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",
+    "invariance": "aoti_debug.app.python.batches",
     "load_file": "aoti_debug.runs.rundir.load_tensors",
     "load_ipython_extension": "aoti_debug.app.python.notebook",
     "load_launch": "aoti_debug.runs.rundir.load_tensors",

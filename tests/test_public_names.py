@@ -73,6 +73,7 @@ def test_all_names_are_there() -> None:
         "inspect",
         "inspect_modules",
         "inspector",
+        "invariance",
         "load_file",
         "load_ipython_extension",
         "load_launch",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,3 +161,32 @@ def write_package(call: GivenModel, program: ExportedProgram, folder: ModelFolde
     is_cached = cached_build.write_package(program, folder.path, call.inductor_configs)
     folder.directory.add(GraphEntry(folder.path.name, "inference", "", cached=is_cached))
     return folder.path / PACKAGE
+
+
+def batched(call: GivenModel, sizes: Sequence[int]) -> GivenModel:
+    """The call with dynamic shapes: the first size of its tensors that is as long as the first one is one batch size.
+
+    A model that is exported already is left as it is.
+
+    Args:
+        sizes: that the batch may have.
+
+    Raises:
+        UsageError: there are keyword arguments, whose order torch.export has to be told.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    if not isinstance(call.model, torch.nn.Module):
+        return call
+    if call.inputs.kwargs:
+        raise UsageError("it is not known which sizes of keyword arguments vary", hint="pass dynamic_shapes={...}")
+    tensors = [leaf for leaf in pytree.tree_leaves(call.inputs.args) if isinstance(leaf, torch.Tensor) and leaf.ndim]
+    size = tensors[0].shape[0] if tensors else 0
+    batch = torch.export.Dim("batch", min=min(sizes, default=1), max=max(*sizes, size, 2))
+
+    def dims(leaf: Any) -> Any:
+        is_batch = isinstance(leaf, torch.Tensor) and leaf.ndim > 0 and leaf.shape[0] == size
+        return {0: batch} if is_batch else None
+
+    return replace(call, dynamic_shapes=pytree.tree_map(dims, call.inputs.args))

@@ -113,7 +113,8 @@ def _counts(found: Invariance) -> Iterator[str]:
         yield f"{wording.pluralize(found.follows, 'launch')} read other bits of the sample, and wrote others{of_own}"
     if found.absorbs:
         yield f"{wording.pluralize(found.absorbs, 'launch')} read other bits of the sample, and wrote the same"
-    yield f"{wording.pluralize(found.same, 'launch')} with the same bits of the sample in every run"
+    if found.same:
+        yield f"{wording.pluralize(found.same, 'launch')} with the same bits of the sample in every run"
 
 
 def _outputs(found: Invariance) -> Iterator[str]:

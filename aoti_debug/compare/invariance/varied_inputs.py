@@ -21,7 +21,7 @@ LENGTH = "length"
 _SEED = 0
 _EXPORT_HINT = (
     'export it with dynamic_shapes={"x": {0: torch.export.Dim("batch", min=1, max=64)}}; '
-    "aoti_debug.invariance(model, x) exports a module once for each size"
+    "aoti_debug.invariance(model, x) exports a module so"
 )
 
 

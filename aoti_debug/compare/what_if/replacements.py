@@ -1,9 +1,10 @@
-"""Results in place of those of launches: those of a recorded run, or of the program."""
+"""Results in place of those of launches, `0.36=eager`: of a recorded run, of the program, or of another package."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 from aoti_debug.base.abi import Phase
@@ -18,8 +19,53 @@ from aoti_debug.compare.regions.programs import program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.run_worker import evaluate
 from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip
+from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
+
+_HINT = "as 0.36=eager, 0.36=fp64, 0.36=OTHER.pt2 or 0.36=skip"
+
+
+class ResultSource(str, Enum):
+    """The origin of the results that replace those of a launch."""
+
+    EAGER = "eager"  # the program, from the recorded inputs of the launch
+    DOUBLE = "fp64"  # the same, computed in float64 and rounded at the end
+    PACKAGE = "package"  # the paired launch of another package
+    SKIP = "skip"  # nowhere: it is not launched
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """A launch, "0.36", and what replaces its results.
+
+    Attributes:
+        package: of Source.PACKAGE.
+    """
+
+    launch: str
+    source: ResultSource
+    package: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.launch}={self.package or self.source.value}"
+
+
+def parse(text: str) -> Substitution:
+    """Parses LAUNCH=WHAT.
+
+    Raises:
+        UsageError: it is none.
+    """
+    launch, equals, what = text.partition("=")
+    if not equals or not what:
+        raise UsageError(f"--substitute {text} is not LAUNCH=WHAT", hint=_HINT)
+    key = run_directory.parse_launch_id(launch)
+    if what.endswith(".pt2"):
+        return Substitution(str(key), ResultSource.PACKAGE, Path(what))
+    if what not in (ResultSource.EAGER, ResultSource.DOUBLE, ResultSource.SKIP):
+        raise UsageError(f"--substitute {text}: {what!r} is not known", hint=_HINT)
+    return Substitution(str(key), ResultSource(what))
 
 
 @dataclass(frozen=True)

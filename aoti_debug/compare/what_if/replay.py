@@ -11,11 +11,10 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.compare.what_if import substitution
-from aoti_debug.compare.what_if.replacements import recorded_results
+from aoti_debug.compare.what_if import replacements
+from aoti_debug.compare.what_if.replacements import Substitution, recorded_results
 from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of, recorded
 from aoti_debug.compare.what_if.substituted_run import Instruction, Stop, Wait
-from aoti_debug.compare.what_if.substitution import Substitution
 from aoti_debug.compare.what_if.what_if import WhatIf, plan, what_if
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
@@ -39,7 +38,7 @@ def replay(
         TargetError: the model or its program cannot be run.
         RunDirError: the run cannot be read or repeated.
     """
-    substitutions = [substitution.parse(text) for text in options.substitutions]
+    substitutions = [replacements.parse(text) for text in options.substitutions]
     run = run_directory.open_run(options.run)
     if not (substitutions or options.begin or options.to):
         raise UsageError("there is nothing to do otherwise", hint="--substitute 0.36=eager replaces a result")

@@ -15,10 +15,16 @@ from aoti_debug.compare.compare_run import Scope
 from aoti_debug.compare.diff.diff_runs import pair_runs
 from aoti_debug.compare.measure.output_errors import OutputError, errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
-from aoti_debug.compare.what_if.replacements import ProgramValues, program_values, recorded_results, results_of
+from aoti_debug.compare.what_if.replacements import (
+    ProgramValues,
+    ResultSource,
+    Substitution,
+    program_values,
+    recorded_results,
+    results_of,
+)
 from aoti_debug.compare.what_if.replay_session import ReplaySession, recorded
 from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip, SubstitutedRun
-from aoti_debug.compare.what_if.substitution import ResultSource, Substitution
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch

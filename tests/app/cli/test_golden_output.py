@@ -45,9 +45,9 @@ from aoti_debug.compare.invariance.remedies import RemedyTrial, candidates
 from aoti_debug.compare.invariance.text import invariance_lines
 from aoti_debug.compare.outcome import report_lines
 from aoti_debug.compare.what_if.precision_text import precision_lines
+from aoti_debug.compare.what_if.replacements import parse
 from aoti_debug.compare.what_if.replay import Reached
 from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
-from aoti_debug.compare.what_if.substitution import parse
 from aoti_debug.compare.what_if.what_if import Outputs, WhatIf, what_if_lines
 from aoti_debug.repro.repro import Repro
 from aoti_debug.runs.diagnosis.diagnose import diagnose

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import aoti_debug
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from tests.built_model import Built
@@ -79,3 +80,11 @@ def test_a_model_whose_sizes_are_fixed(
     assert isinstance(result.exception, UsageError)
     assert "every size of the inputs is fixed" in str(result.exception)
     assert not Path("aoti-debug").exists()
+
+
+def test_from_python(sizes: Path) -> None:
+    found = aoti_debug.invariance(sizes, sizes=(2, 5), sample=1, others="zeros", imports=["tests.models"])
+    assert not found.is_invariant
+    assert str(found).startswith("sample   1 row along axis 0 of x (s77): size 2, place 0 among zeros")
+    with pytest.raises(UsageError, match="others='more' is not known"):
+        aoti_debug.invariance(sizes, others="more")

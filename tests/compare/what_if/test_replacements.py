@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.compare.what_if.substitution import ResultSource, Substitution, parse
+from aoti_debug.compare.what_if.replacements import ResultSource, Substitution, parse
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""`aoti_debug.invariance`: a sample alone and in larger batches, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aoti_debug.app.python import model_files
+from aoti_debug.app.python.model_files import GivenModel
+from aoti_debug.app.python.procedures import settings_of
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
+from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions
+from aoti_debug.compare.invariance.invariance import invariance as compare_samples
+from aoti_debug.compare.invariance.text import invariance_lines
+from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
+from aoti_debug.package.inputs.input_files import Inputs
+
+
+@dataclass(frozen=True)
+class SampleInBatches:
+    """A sample alone and among others. `print` shows the launches in which its bits begin to differ."""
+
+    invariance: Invariance
+
+    @property
+    def is_invariant(self) -> bool:
+        """True if every launch and every output is known to have the same bits for the sample in every run."""
+        return not self.invariance.is_finding and self.invariance.is_complete
+
+    def __str__(self) -> str:
+        return "\n".join(invariance_lines(self.invariance))
+
+
+def invariance(
+    model: Any,
+    *inputs: Any,
+    dim: str = BATCH,
+    sizes: Sequence[int] = SIZES,
+    sample: int | range | None = None,
+    others: str = Others.GIVEN.value,
+    imports: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    **keywords: Any,
+) -> SampleInBatches:
+    """Compares a sample alone with the same sample in larger batches, bit for bit, launch by launch.
+
+        found = aoti_debug.invariance(model, x)
+        print(found)
+
+    Args:
+        model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of a `.pt2` file.
+        inputs, keywords: of its call; a program and an instrumented package have example inputs.
+        dim: the size that varies, as for `aoti-debug invariance`: "batch", "length", "ids.1".
+        sizes: its values; the sample is alone at the smallest one.
+        sample: the row of the inputs that is the sample, or several.
+        others: beside the sample, "given" rows of the inputs, elements "drawn" from them, or "zeros".
+        imports: modules of Python that register the model's custom operators.
+        inductor_configs: settings of torch._inductor.config.
+        dynamic_shapes: of a module, as `torch.export.export` takes them; by default the first size of every tensor
+            that is as long as the first one there is one batch size.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
+            exported, built or started.
+        RunDirError: a run cannot be read.
+    """
+    if others not in (chosen := [one.value for one in Others]):
+        raise UsageError(f"others={others!r} is not known", hint=f"it is one of {', '.join(chosen)}")
+    configs = settings_of(model, inductor_configs)
+    call = GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs)
+    files = model_files.written(call if dynamic_shapes else model_files.batched(call, sizes))
+    options = InvarianceOptions(
+        model=files.model,
+        inputs=files.inputs,
+        dim=dim,
+        sizes=tuple(sizes),
+        sample=range(sample, sample + 1) if isinstance(sample, int) else sample,
+        others=Others(others),
+        inductor_configs=configs,
+        user_code=UserCode(tuple(imports)),
+    )
+    with sharing_search_path(), sharing_torch_settings():
+        return SampleInBatches(compare_samples(options))

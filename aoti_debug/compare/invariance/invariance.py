@@ -42,6 +42,7 @@ from aoti_debug.compare.what_if.substituted_run import Instruction, run_substitu
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.manifest import Site
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run.options import recording_everything
@@ -138,6 +139,11 @@ class Invariance:
     outputs: tuple[tuple[SampleRun, tuple[OutputRows, ...]], ...]
     package: Path
     directory: Path
+
+    @property
+    def begin_sites(self) -> tuple[Site, ...]:
+        """The sites of launches in which the sample's bits begin to differ."""
+        return tuple(item.first.launch.site for item in (*self.begins, *(self.own or ())))
 
     @property
     def differing_outputs(self) -> tuple[tuple[SampleRun, OutputRows], ...]:

@@ -100,9 +100,8 @@ def try_remedies(
     Raises:
         UsageError: the directory cannot be made.
     """
-    begins = [item.first.launch.site for item in (*found.begins, *(found.own or ()))]
     trials: list[RemedyTrial] = []
-    for changes in candidates(begins, found.alone.run.manifest.device):
+    for changes in candidates(found.begin_sites, found.alone.run.manifest.device):
         configs = build_changes.applied(changes, build_changes.Build(options.inductor_configs)).configs
         chosen = replace(options, inductor_configs=configs, out=found.directory / "remedies")
         try:

@@ -10,12 +10,13 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
+from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
-from aoti_debug.compare.invariance.remedies import try_remedies
+from aoti_debug.compare.invariance.remedies import candidates, try_remedies
 from aoti_debug.compare.invariance.text import MAX_LISTED, document, invariance_lines
 from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
 from aoti_debug.package.pt2 import archive
@@ -92,7 +93,8 @@ def command(
     """
     if inputs is not None and random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
-    if fixes and archive.inspect(model).kind is not ArtifactKind.EXPORTED:
+    kind = archive.inspect(model).kind
+    if fixes and kind is not ArtifactKind.EXPORTED:
         raise UsageError(f"{model} cannot be built with other settings", hint="--fix takes an exported program")
     chosen = InvarianceOptions(
         model=model,
@@ -112,8 +114,20 @@ def command(
     if as_json:
         print_json(document(found, trials))
     else:
-        print_lines(["", *invariance_lines(found, trials, most=sys.maxsize if show_all else MAX_LISTED)])
+        lines = invariance_lines(found, trials, most=sys.maxsize if show_all else MAX_LISTED)
+        print_lines(["", *lines, *_advice(found, is_fixed=fixes, is_exported=kind is ArtifactKind.EXPORTED)])
     context.exit(exit_code(found))
+
+
+def _advice(found: Invariance, *, is_fixed: bool, is_exported: bool) -> list[str]:
+    """The line after the verdict: settings to try, or that none are known."""
+    known = any(True for _ in candidates(found.begin_sites, found.alone.run.manifest.device))
+    if found.begins and is_fixed and not known:
+        names = dict.fromkeys(site.op or site.kernel for site in found.begin_sites)
+        return [f"no setting is tried for {wording.join_truncated(list(names), 4)}"]
+    if found.begins and known and is_exported and not is_fixed:
+        return [f"next: {options.again_with('--fix')}"]
+    return []
 
 
 def exit_code(found: Invariance) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -30,13 +31,13 @@ from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir.timeline import Launch
 from benchmarks.markdown import table
 from benchmarks.models import ordinary_models
 from benchmarks.quality import invariance_ops
 
 OPS = "benchmarks.quality.invariance_ops"
+_NUMBERS = re.compile(r", (\d+), (\d+), (-?\d+)\)")  # of a call of a step
 step = invariance_ops.step
 PLANTS = (  # the step, the fault, and the sizes and places where it shows, of the default sizes
     (0, "size", {(4, 0), (16, 0), (16, 15)}),
@@ -170,7 +171,7 @@ def planted(folder: Path) -> bool:
     for number, kind, places in (*PLANTS, (-1, "none", set())):
         os.environ[invariance_ops.VARIABLE] = f"{number}:{kind}"
         found = invariance(InvarianceOptions(model=package, out=folder / "runs", user_code=UserCode((OPS,))))
-        named = [_step(item.first.launch, found.alone.run.manifest) for item in found.begins]
+        named = [_step(item.first.launch) for item in found.begins]
         where = {(run.surroundings.size, run.surroundings.place) for item in found.begins for run, _ in item.rows}
         others = len(found.mixes) + len(found.unrepeatable) + len(found.unknown) + len(found.own or ())
         expected = [] if number < 0 else [number]
@@ -182,10 +183,10 @@ def planted(folder: Path) -> bool:
     return right
 
 
-def _step(launch: Launch, manifest: Manifest) -> int:
-    """The number of a step; -1 for another launch."""
-    steps = [site.id for site in manifest.sites if "step" in site.kernel]
-    return steps.index(launch.site.id) if launch.site.id in steps else -1
+def _step(launch: Launch) -> int:
+    """The number of a step, from the model line of its launch; -1 for another launch."""
+    numbers = [match for line in launch.site.provenance.source for match in _NUMBERS.findall(line.text)]
+    return int(numbers[0][0]) if launch.site.op.startswith("invariance") and numbers else -1
 
 
 def real(names: list[str], folder: Path) -> None:

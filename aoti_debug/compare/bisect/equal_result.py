@@ -233,7 +233,7 @@ def equal_document(found: EqualSearch) -> dict[str, Any]:
         "reason": found.reason or None,
         "lines": list(found.lines),
         "changes": [_step_document(step) for step in found.steps],
-        "price": _price_document(found.price),
+        "price": price_document(found.price),
         "untimed": found.untimed or None,
         "unequal": [_launch_document(launch) for launch in (() if best is None else best.launches)],
         "trials": [_trial_document(trial) for trial in found.trials],
@@ -247,7 +247,7 @@ def _step_document(step: EqualStep) -> dict[str, Any]:
         "line": change.option,
         "part": "setting" if isinstance(change, SettingChange) else change.part.value,
         "heals": [_launch_document(launch) for launch in step.heals],
-        "price": _price_document(step.price),
+        "price": price_document(step.price),
     }
 
 
@@ -261,7 +261,8 @@ def _launch_document(launch: UnequalLaunch) -> dict[str, Any]:
     }
 
 
-def _price_document(price: PairedTimes | None) -> dict[str, Any] | None:
+def price_document(price: PairedTimes | None) -> dict[str, Any] | None:
+    """The times as JSON data; None if there are none."""
     if price is None:
         return None
     return {

@@ -226,7 +226,12 @@ class _Samples:
         self._options = options
         self._folder = folder
         self._steps = steps
-        building = BuildOptions(program=options.model, output=folder / options.model.name, user_code=options.user_code)
+        building = BuildOptions(
+            program=options.model,
+            output=folder / options.model.name,
+            user_code=options.user_code,
+            inductor_configs=options.inductor_configs,
+        )
         has_inputs = options.inputs is not None or options.random_inputs is not None
         self._package = instrumented(options.model, building, steps, has_inputs=has_inputs)
         artifact = archive.inspect(self._package)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.errors import AotiDebugError, TargetError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.steps import StepListener
+from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_changes import SettingChange
 from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
 from aoti_debug.package.manifest import Site
+from aoti_debug.runs.run.timed_pairs import PairedTimes, TimedPackages, time_calls
 
+_PAIRS = 21  # of calls that are timed
 _PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "linear", "_addmm_activation"})
 _Changes = tuple[SettingChange, ...]
 _CPU_TEMPLATE: _Changes = (
@@ -43,11 +46,13 @@ class RemedyTrial:
         changes: the settings.
         found: the sample's bits in that build; None if it could not be built or run.
         failure: why it could not; "" if it could.
+        price: how long calls of the largest batch take with it; None if it does not work, or was not timed.
     """
 
     changes: _Changes
     found: Invariance | None
     failure: str = ""
+    price: PairedTimes | None = None
 
     @property
     def works(self) -> bool:
@@ -108,6 +113,42 @@ def try_remedies(
             trials.append(RemedyTrial(changes, invariance(chosen, listener)))
         except AotiDebugError as error:
             trials.append(RemedyTrial(changes, None, wording.first_line(str(error))))
-        if trials[-1].works:
+        last = trials[-1]
+        if last.works and last.found is not None:
+            packages, inputs = (found.package, last.found.package), [found.runs[-1].run.inputs] * 2
+            trials[-1] = replace(last, price=_price(packages, inputs, options, found.directory, Steps(listener)))
             break
     return tuple(trials)
+
+
+def padding_price(
+    found: Invariance, options: InvarianceOptions, listener: StepListener | None = None
+) -> PairedTimes | None:
+    """Times of a call of a size that is enough, beside the smallest size; None if none is, or it has no time."""
+    if not found.enough:
+        return None
+    least = min(found.enough, key=lambda run: run.surroundings.size)
+    inputs = [found.alone.run.inputs, least.run.inputs]
+    return _price((found.package, found.package), inputs, options, found.directory, Steps(listener))
+
+
+def _price(
+    packages: tuple[Path, Path],
+    inputs: Sequence[Path | None],
+    options: InvarianceOptions,
+    folder: Path,
+    steps: Steps,
+) -> PairedTimes | None:
+    """Times of two packages in pairs; None if they cannot be called again."""
+    files = tuple(path for path in inputs if path is not None)
+    if len(files) < len(packages):
+        return None
+    asked = TimedPackages(tuple(map(str, packages)), _PAIRS, None, options.user_code, files)
+    with steps.step("time calls in pairs") as note:
+        try:
+            before, after = time_calls(asked, folder)
+        except TargetError as error:
+            note.text = wording.first_line(str(error))
+            return None
+        note.text = wording.pluralize(len(before), "pair")
+    return PairedTimes.of(before, after)

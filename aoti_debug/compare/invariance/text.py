@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aoti_debug.base import wording
+from aoti_debug.compare.bisect.equal_result import price_document, price_text
 from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.invariance.invariance import Invariance, VaryingLaunch
 from aoti_debug.compare.invariance.remedies import RemedyTrial
 from aoti_debug.compare.invariance.sample_rows import RowsRelation
 from aoti_debug.compare.invariance.variance import LaunchRelation, SampleRun, SampleTensor, facts
 from aoti_debug.package.manifest import Kernel
+from aoti_debug.runs.run.timed_pairs import PairedTimes
 
 FORMAT = 1
 MAX_LISTED = 8  # launches of each list unless all are asked for
@@ -25,11 +27,18 @@ _RELATIONS = {
 }
 
 
-def invariance_lines(found: Invariance, trials: Sequence[RemedyTrial] = (), *, most: int = MAX_LISTED) -> list[str]:
+def invariance_lines(
+    found: Invariance,
+    trials: Sequence[RemedyTrial] = (),
+    padding: PairedTimes | None = None,
+    *,
+    most: int = MAX_LISTED,
+) -> list[str]:
     """The runs, the launches in which the sample's bits begin to differ, and the verdict.
 
     Args:
         trials: builds with other settings.
+        padding: times of a call of the size that is enough, beside the smallest size.
         most: how many launches each list has.
     """
     lines = [*_subject(found), ""]
@@ -44,7 +53,7 @@ def invariance_lines(found: Invariance, trials: Sequence[RemedyTrial] = (), *, m
         lines.append("")
     lines += list(_counts(found))
     lines += list(_outputs(found))
-    lines += [*_enough(found), *itertools.chain.from_iterable(map(_trial, trials))]
+    lines += [*_enough(found, padding), *itertools.chain.from_iterable(map(_trial, trials))]
     return [*lines, found.verdict]
 
 
@@ -134,25 +143,32 @@ def _output(tensor: SampleTensor) -> str:
     return f"is not known ({rows.reason})" if rows.relation is RowsRelation.UNKNOWN else _tensor(tensor)
 
 
-def _enough(found: Invariance) -> Iterator[str]:
+def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
     """What gives the sample the same bits everywhere, as far as it was run."""
     enough = found.enough
     if enough:
         least = min(run.surroundings.size for run in enough)
         runs = "; ".join(run.surroundings.text for run in enough)
         yield f"works: a size of {least} or more (fill smaller ones up): the same bits at {runs}"
+        if padding is not None:
+            yield f"  time     {price_text(padding)}"
 
 
 def _trial(trial: RemedyTrial) -> Iterator[str]:
     yield f"{'works' if trial.works else 'does not work'}: {' '.join(trial.lines)}"
     yield f"  built    {trial.said}"
+    if trial.price is not None:
+        yield f"  time     {price_text(trial.price)}"
 
 
-def document(found: Invariance, trials: Sequence[RemedyTrial] = ()) -> dict[str, Any]:
+def document(
+    found: Invariance, trials: Sequence[RemedyTrial] = (), padding: PairedTimes | None = None
+) -> dict[str, Any]:
     """The object that `aoti-debug invariance --json` prints.
 
     Args:
         trials: builds with other settings.
+        padding: times of a call of the size that is enough, beside the smallest size.
     """
     kernels = found.alone.run.manifest.kernels
     return {
@@ -174,7 +190,16 @@ def document(found: Invariance, trials: Sequence[RemedyTrial] = ()) -> dict[str,
         "follows": found.follows,
         "absorbs": found.absorbs,
         "same": found.same,
-        "fixes": [{"lines": list(trial.lines), "works": trial.works, "said": trial.said} for trial in trials],
+        "enough_price": price_document(padding),
+        "fixes": [
+            {
+                "lines": list(trial.lines),
+                "works": trial.works,
+                "said": trial.said,
+                "price": price_document(trial.price),
+            }
+            for trial in trials
+        ],
         "outputs": [
             {"output": output.index, **_place(run), **_rows(output.tensor)}
             for run, outputs in found.outputs

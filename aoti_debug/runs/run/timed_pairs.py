@@ -41,12 +41,14 @@ class TimedPackages:
         packages: instrumented packages.
         rounds: how often each is timed.
         inputs: a file; None for those embedded in the packages.
+        own_inputs: a file for each package instead; () for the same ones.
     """
 
     packages: tuple[str, ...]
     rounds: int
     inputs: Path | None = None
     user_code: UserCode = UserCode()
+    own_inputs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class PairedTimes:
 class _Request:
     packages: tuple[str, ...]
     rounds: int
-    inputs: str
+    inputs: tuple[str, ...]
     imports: tuple[str, ...]
     libraries: tuple[str, ...]
 
@@ -109,9 +111,8 @@ def time_calls(asked: TimedPackages, folder: Path) -> tuple[tuple[float, ...], .
         code = code.after(
             archive.inspect(Path(path)).manifest().imports, archive.inspect(Path(path)).manifest().libraries
         )
-    request = _Request(
-        asked.packages, asked.rounds, str(asked.inputs or ""), code.imports, tuple(map(str, code.libraries))
-    )
+    inputs = tuple(map(str, asked.own_inputs)) or (str(asked.inputs or ""),) * len(asked.packages)
+    request = _Request(asked.packages, asked.rounds, inputs, code.imports, tuple(map(str, code.libraries)))
     with changed_environment({Variable.LEVEL.value: "0"}):
         answer, status = python_process.ask(_WORKER, request, _Times, folder, "times", seconds=_SECONDS)
     if answer is None or answer.failure:
@@ -136,15 +137,17 @@ def _timed(request: _Request) -> tuple[tuple[float, ...], ...]:
 
     user_modules.load(request.imports, request.libraries)
     packages = [archive.inspect(Path(path)) for path in request.packages]
-    inputs = input_files.given_or_embedded(packages[0], request.inputs)
-    index = input_files.device_index((inputs.args, dict(inputs.kwargs)))
+    inputs = [
+        input_files.given_or_embedded(package, path) for package, path in zip(packages, request.inputs, strict=True)
+    ]
+    index = input_files.device_index((inputs[0].args, dict(inputs[0].kwargs)))
     if index >= 0:
         torch.cuda.set_device(index)
     wait: Callable[[], Any] = torch.cuda.synchronize if index >= 0 else _nothing
     calls: list[Callable[[], Any]] = []
-    for package in packages:
+    for package, given in zip(packages, inputs, strict=True):
         model = load_recorded(package, package.manifest())
-        calls.append(lambda model=model: model(*inputs.args, **inputs.kwargs))  # type: ignore[misc]
+        calls.append(lambda model=model, given=given: model(*given.args, **given.kwargs))  # type: ignore[misc]
     times: list[list[float]] = [[] for _ in calls]
     with torch.no_grad():
         repeats = [_repeats(call, wait) for call in calls]

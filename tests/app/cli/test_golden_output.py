@@ -55,6 +55,7 @@ from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.ranks.text import ranks_lines
 from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.run.timed_pairs import PairedTimes
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import Summaries
@@ -160,7 +161,8 @@ def _diff(columns: int) -> list[str]:
 def _invariance(columns: int) -> list[str]:
     found = made(Path("invariance"), [double, by_size, double], operator="aten.addmm.out")
     changes = next(candidates([found.begins[0].first.launch.site], "cpu"))
-    return invariance_lines(found, (RemedyTrial(changes, made(Path("fixed"), [double])),))
+    price = PairedTimes.of([1e-3, 1.1e-3, 1e-3], [2e-3, 2.1e-3, 2.2e-3])
+    return invariance_lines(found, (RemedyTrial(changes, made(Path("fixed"), [double]), price=price),), price)
 
 
 def _replay(columns: int) -> list[str]:

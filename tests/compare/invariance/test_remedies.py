@@ -1,6 +1,15 @@
 from __future__ import annotations
 
-from aoti_debug.compare.invariance.remedies import candidates
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.compare.invariance import invariance as module
+from aoti_debug.compare.invariance.invariance import InvarianceOptions
+from aoti_debug.compare.invariance.remedies import candidates, try_remedies
+from aoti_debug.instrument.builder.options import BuildOptions
+from tests.compare.invariance.made_runs import by_size, made
 from tests.factories import site
 
 
@@ -17,3 +26,22 @@ def test_generated_kernels_and_products_are_changed_together() -> None:
 
 def test_nothing_is_tried_for_other_operators() -> None:
     assert list(candidates([site("conv", op="aten.convolution.default")], "cpu")) == []
+
+
+def test_the_settings_reach_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[BuildOptions] = []
+
+    def refuse(model: Path, options: BuildOptions, *_: object, **__: object) -> Path:
+        built.append(options)
+        raise ToolchainError("no compiler")
+
+    monkeypatch.setattr(module, "instrumented", refuse)
+    found = made(tmp_path, [by_size], operator="aten.mm.out")
+    (trial,) = try_remedies(found, InvarianceOptions(model=Path("model.pt2"), inductor_configs={"cpp.threads": 1}))
+    assert built[0].inductor_configs == {
+        "cpp.threads": 1,
+        "freezing": True,
+        "max_autotune_gemm": True,
+        "max_autotune_gemm_backends": "CPP",
+    }
+    assert (trial.works, trial.said, trial.price) == (False, "no compiler", None)

@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from aoti_debug.compare.bisect.equal_result import price_text
 from aoti_debug.compare.invariance.remedies import RemedyTrial, candidates
 from aoti_debug.compare.invariance.text import document, invariance_lines
+from aoti_debug.runs.run.timed_pairs import PairedTimes
 from tests.compare.invariance.made_runs import by_size, double, made
 from tests.schema import DOCS, problems
+
+PRICE = PairedTimes.of([1e-3] * 3, [2e-3] * 3)
 
 
 def test_what_people_and_programs_read(tmp_path: Path) -> None:
@@ -14,9 +18,9 @@ def test_what_people_and_programs_read(tmp_path: Path) -> None:
     changes = next(candidates([found.begins[0].first.launch.site], "cpu"))
     trials = (
         RemedyTrial(changes, None, "a compiler is missing"),
-        RemedyTrial(changes, made(tmp_path / "b", [double])),
+        RemedyTrial(changes, made(tmp_path / "b", [double]), price=PRICE),
     )
-    lines = invariance_lines(found, trials)
+    lines = invariance_lines(found, trials, PRICE)
     assert lines[:2] == [
         "sample   1 row along axis 0 of x (s0): size 1, place 0",
         "against  size 4, place 0; size 4, place 3",
@@ -30,7 +34,8 @@ def test_what_people_and_programs_read(tmp_path: Path) -> None:
     assert f"does not work: {template} --inductor-config max_autotune_gemm_backends=CPP" in lines
     assert "  built    a compiler is missing" in lines
     assert f"works: {template} --inductor-config max_autotune_gemm_backends=CPP" in lines
-    data = document(found, trials)
+    assert lines.count(f"  time     {price_text(PRICE)}") == 2
+    data = document(found, trials, PRICE)
     assert problems(data, json.loads((DOCS / "invariance.schema.json").read_text())) == []
     assert (data["enough"], data["same"], data["is_invariant"]) == (4, 1, False)
     assert [fix["works"] for fix in data["fixes"]] == [False, True]

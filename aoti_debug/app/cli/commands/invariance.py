@@ -16,7 +16,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
-from aoti_debug.compare.invariance.remedies import candidates, try_remedies
+from aoti_debug.compare.invariance.remedies import candidates, padding_price, try_remedies
 from aoti_debug.compare.invariance.text import MAX_LISTED, document, invariance_lines
 from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
 from aoti_debug.package.pt2 import archive
@@ -110,11 +110,12 @@ def command(
     )
     with StepLines(LastDurations("invariance", str(model.resolve()))) as progress:
         found = invariance(chosen, progress)
+        padding = padding_price(found, chosen, progress)
         trials = try_remedies(found, chosen, progress) if fixes else ()
     if as_json:
-        print_json(document(found, trials))
+        print_json(document(found, trials, padding))
     else:
-        lines = invariance_lines(found, trials, most=sys.maxsize if show_all else MAX_LISTED)
+        lines = invariance_lines(found, trials, padding, most=sys.maxsize if show_all else MAX_LISTED)
         print_lines(["", *lines, *_advice(found, is_fixed=fixes, is_exported=kind is ArtifactKind.EXPORTED)])
     context.exit(exit_code(found))
 

@@ -116,7 +116,7 @@ def try_remedies(
         last = trials[-1]
         if last.works and last.found is not None:
             packages, inputs = (found.package, last.found.package), [found.runs[-1].run.inputs] * 2
-            trials[-1] = replace(last, price=_price(packages, inputs, options, found.directory, Steps(listener)))
+            trials[-1] = replace(last, price=_price(packages, inputs, options, last.found.directory, Steps(listener)))
             break
     return tuple(trials)
 

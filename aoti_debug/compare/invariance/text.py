@@ -159,6 +159,8 @@ def _trial(trial: RemedyTrial) -> Iterator[str]:
     yield f"  built    {trial.said}"
     if trial.price is not None:
         yield f"  time     {price_text(trial.price)}"
+    elif trial.works:
+        yield "  time     not measured"
 
 
 def document(

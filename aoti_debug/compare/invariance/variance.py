@@ -44,6 +44,7 @@ class LaunchRelation(str, Enum):
     FOLLOWS = "follows"  # it read other bits of the sample, and wrote others
     ABSORBS = "absorbs"  # it read other bits of the sample, and wrote the same
     MIXES = "mixes"  # what it writes for the sample changes with the values of the others, what it reads does not
+    COUNTS = "counts"  # it read nothing of the sample, and wrote what depends on the size or the place: indices
     UNREPEATABLE = "not repeatable"  # it writes other bits from run to run
     UNKNOWN = "not known"
 
@@ -205,7 +206,8 @@ class SampleComparison:
         folder.mkdir(parents=True, exist_ok=True)
         found: list[Replace] = []
         for pair in pair_runs(self._alone.run, run.run)[0].pairs:
-            for write in pair.writes:
+            counts = self._launch(pair, run).relation is LaunchRelation.COUNTS
+            for write in () if counts else pair.writes:
                 maps, path = self._maps.get(_place(write.a)), folder / f"{len(found)}.safetensors"
                 first, second = _placed(write.a, self._alone), _placed(write.b, run)
                 layout = write.b.argument.layout
@@ -221,7 +223,7 @@ class SampleComparison:
     def _launch(self, pair: LaunchPair, run: SampleRun) -> LaunchRows:
         reads = tuple(self._tensor(read, run) for read in pair.reads)
         writes = tuple(self._tensor(write, run) for write in pair.writes)
-        relation, reason = _relation(reads, writes)
+        relation, reason = relation_of(reads, writes)
         if not reason and relation is not LaunchRelation.SAME and pair.launch.key in self._unrepeatable:
             relation = LaunchRelation.UNREPEATABLE
         unpaired = pair.unpaired_writes if relation is LaunchRelation.SAME else pair.unpaired_reads
@@ -248,8 +250,8 @@ class SampleComparison:
         return rows_difference(first, second, self._maps.get(_place(pair.a)))
 
 
-def _relation(reads: Sequence[SampleTensor], writes: Sequence[SampleTensor]) -> tuple[LaunchRelation, str]:
-    """The relation of a launch, and why it is not known."""
+def relation_of(reads: Sequence[SampleTensor], writes: Sequence[SampleTensor]) -> tuple[LaunchRelation, str]:
+    """The relation of a launch to that of the sample alone, and why it is not known; "" if it is."""
     read, written = ([tensor.rows.relation for tensor in side] for side in (reads, writes))
     unread, unwritten = (
         next((tensor for tensor in side if tensor.rows.relation is RowsRelation.UNKNOWN), None)
@@ -264,7 +266,8 @@ def _relation(reads: Sequence[SampleTensor], writes: Sequence[SampleTensor]) -> 
     if is_changed and unread is not None:
         return LaunchRelation.UNKNOWN, f"what it read is not known: {unread.name}, {unread.rows.reason}"
     if is_changed:
-        return LaunchRelation.BEGINS, ""
+        reads_sample = any(tensor.shapes[0] != tensor.shapes[1] for tensor in reads)
+        return LaunchRelation.BEGINS if reads_sample else LaunchRelation.COUNTS, ""
     if unwritten is not None:
         return LaunchRelation.UNKNOWN, f"{unwritten.name}: {unwritten.rows.reason}"
     return LaunchRelation.ABSORBS if differs.intersection(read) else LaunchRelation.SAME, ""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.compare.invariance.sample_rows import RowsRelation
-from aoti_debug.compare.invariance.variance import LaunchRelation, LaunchRows
+from aoti_debug.compare.invariance.sample_rows import RowsDifference, RowsRelation
+from aoti_debug.compare.invariance.variance import LaunchRelation, LaunchRows, SampleTensor, relation_of
 from tests.compare.invariance.made_runs import SAMPLE, Kernel, by_size, compared, double, made, rows, run
 
 
@@ -116,3 +116,12 @@ def test_a_launch_given_the_bits_of_the_sample_alone(tmp_path: Path) -> None:
     healed = torch.frombuffer(bytearray(first.file.read_bytes()[-48:]), dtype=torch.float32).reshape(4, 3)
     assert torch.equal(healed[2:3], by_size(SAMPLE))
     assert torch.equal(healed[[0, 1, 3]], by_size(rows(4, 2, 1))[[0, 1, 3]])
+
+
+def test_indices_of_the_rows_are_no_variance() -> None:
+    rows_read = SampleTensor("w", ((3,), (3,)), RowsDifference(RowsRelation.EQUAL))
+    written = SampleTensor("buf0", ((1,), (4,)), RowsDifference(RowsRelation.DIFFERENT))
+    assert relation_of((), (written,)) == (LaunchRelation.COUNTS, "")
+    assert relation_of((rows_read,), (written,)) == (LaunchRelation.COUNTS, "")
+    own = SampleTensor("x", ((1, 3), (4, 3)), RowsDifference(RowsRelation.EQUAL))
+    assert relation_of((rows_read, own), (written,)) == (LaunchRelation.BEGINS, "")

@@ -96,7 +96,7 @@ REPORTS = {
     "scale for float8 in bfloat16": Report(136181, "switch", _scale, _bfloat16((16, 96))),
     "chain of products in bfloat16": Report(159239, "switch", _gated, _bfloat16((32, 64), (32, 64))),
     "cosine similarity in bfloat16": Report(
-        170684, "rounding", lambda x, y: F.cosine_similarity(x, y, dim=1), _bfloat16((5, 60, 7), (5, 60, 7))
+        170684, "switch", lambda x, y: F.cosine_similarity(x, y, dim=1), _bfloat16((5, 60, 7), (5, 60, 7))
     ),
     "layer norm of two dimensions": Report(
         143182, "rounding", lambda norm, x: norm(x), _float32((1, 3, 60, 50)), lambda: {"norm": nn.LayerNorm([60, 50])}
@@ -105,7 +105,10 @@ REPORTS = {
         186577, "rounding", lambda x: torch.reciprocal(F.layer_norm(x, [128]).abs() + 1e-6), _float32((64, 128))
     ),
     "root mean square norm": Report(
-        141727, "rounding", lambda x, s: F.rms_norm(x.float(), (512,), s, 1e-5).bfloat16(), _bfloat16((3, 512), (512,))
+        141727,
+        "rounding",
+        lambda x, s: F.rms_norm(x.float(), (4096,), s, 1e-5).bfloat16(),
+        _bfloat16((157, 4096), (4096,)),
     ),
     "sum of a softmax": Report(
         189787, "rounding", lambda x: torch.floor(torch.softmax(x, 1).sum(1)), _float32((43, 59))

@@ -1,7 +1,8 @@
 """Finds the smallest set of changes of a build with which a package is equal to eager bit for bit.
 
 A set that suffices is found first: what the launches that are not equal suggest is changed, group after group, and a
-group stays in the set if fewer launches are unequal with it. Then every change that is not needed is taken out again.
+group stays in the set if fewer operators are in unequal launches with it. Then every change that is not needed is taken
+out again.
 """
 
 from __future__ import annotations
@@ -346,9 +347,12 @@ def _is_equal(trial: BuildTrial) -> bool:
 
 
 def _distance(trial: BuildTrial) -> tuple[int, int]:
-    """The numbers of launches and outputs that are not equal."""
+    """The number of operators that compute in launches that are not equal, and the number of outputs that are not."""
     found = trial.equality
-    return (len(found.launches), len(found.outputs)) if found is not None else (1 << 30, 1 << 30)
+    if found is None:
+        return 1 << 30, 1 << 30
+    computing = (name for launch in found.launches for name in launch.operators if not keeps_numbers(name))
+    return sum(1 for _ in computing), len(found.outputs)
 
 
 def _base(operator: str) -> str:

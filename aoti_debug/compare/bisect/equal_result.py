@@ -68,7 +68,7 @@ class EqualSearch:
         known: how many of them that were.
         reason: of an end without an answer, why.
         steps: the changes that are needed; of an unfinished search those that may be.
-        best: the trial with the fewest launches and outputs that are not equal.
+        best: the trial whose unequal launches compute the fewest operators.
         price: how long a call takes with all changes, beside the baseline; None if it was not timed.
         untimed: why it was not; "" if it was.
     """
@@ -154,7 +154,7 @@ def _found(found: EqualSearch, builds: str) -> Iterator[str]:
             yield f"    time  {price_text(step.price)}"
     if any(isinstance(step.change, LeaveOut) and step.change.part is not Part.PASS for step in found.steps):
         yield "  lines of Python go into a module for --import"
-    if found.price is not None:
+    if found.price is not None and len(found.steps) > 1:
         yield f"  time    all together: {price_text(found.price)}"
     if found.untimed:
         yield f"  time    not measured: {found.untimed}"

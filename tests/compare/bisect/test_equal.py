@@ -131,6 +131,20 @@ def test_a_setting_that_makes_it_worse_does_not_stay(
     assert [step.change for step in found.steps] == [PASS_LEFT]
 
 
+def test_a_part_of_a_fused_launch_counts(
+    wrong: Wrong, tmp_path: Path, simulate: Callable[[World], list[frozenset[str]]]
+) -> None:
+    def world(made: frozenset[str]) -> Equality:  # one launch, as long as any of both is missing
+        left = [SOFTMAX] * (SOFTMAX_KEPT.option not in made) + [MEAN] * (MEAN_CALLED.option not in made)
+        fused = launch(0, "cpp_fused__softmax_mean_0", *left)
+        return Equality(launches=(fused,), outputs=("output 0",)) if left else Equality()
+
+    built = simulate(world)
+    found = find_equal(options(wrong, tmp_path))
+    assert {step.change for step in found.steps} == {SOFTMAX_KEPT, MEAN_CALLED}
+    assert len(built) <= 5
+
+
 def test_where_nothing_helps_what_stays_unequal_is_said(
     wrong: Wrong, tmp_path: Path, simulate: Callable[[World], list[frozenset[str]]]
 ) -> None:

@@ -38,8 +38,6 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("report",),
     ("bundle",),
     ("clean", "--all"),
-    ("build", "model.pt2", "-o", "again.pt2"),
-    ("triage", "model.pt2"),
 )
 FAULTS: Mapping[str, Fault] = {
     "ENOSPC": Fault(errno.ENOSPC),

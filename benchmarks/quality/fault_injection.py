@@ -1,7 +1,7 @@
 """Has every call of the runtime to the system fail in turn, and looks at what the model and the run notice of it.
 
 usage: python -m benchmarks.quality.fault_injection [--only WORD ...] [--step N] [--memory-step N] [--driver-step N]
-    [--cut-step N] [--short-step N] [--jobs N] [--objects DIR] [--folder DIR]
+    [--cut-step N] [--short-step N] [--minutes N] [--jobs N] [--objects DIR] [--folder DIR]
 
 A C++ host that has loaded a package forks for each point (tests/runtime_shims/fault_injection.py): there is no Python
 and no torch in it. One call fails: open, write, mmap, std::thread, new, cuMemAlloc, …, with each error that it may end
@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import argparse
 import errno
+import math
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -103,6 +105,7 @@ def main() -> int:
     )
     parser.add_argument("--cut-step", type=int, default=1, metavar="N", help="the journal is cut at each N-th byte")
     parser.add_argument("--short-step", type=int, default=1, metavar="N", help="a write ends at each N-th byte")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="no point begins after them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="hosts at a time")
     parser.add_argument("--objects", type=Path, help="where the compiled objects stay")
     parser.add_argument("--folder", type=Path, help="where the runs go: in memory, unless it says something else")
@@ -118,6 +121,8 @@ def main() -> int:
         ]
         built = _build(Path(temporary), arguments.objects or Path(temporary) / "objects", settings)
         tasks = [task for setting in settings for task in _tasks(setting)]
+        random.Random(0).shuffle(tasks)  # where time is short, some of each setting
+        arguments.deadline = time.monotonic() + 60 * arguments.minutes
         found: list[Done] = []
         with ProcessPoolExecutor(arguments.jobs) as pool:
             pending = [
@@ -161,19 +166,21 @@ def _work(task: Task, built: Built, folder: Path, arguments: argparse.Namespace)
     injection = Injection(built, task.setting, folder)
     try:
         if task.column == CUT:
-            return _cut(task, injection, arguments.cut_step)
+            return _cut(task, injection, arguments)
         if task.fault is not None:
             steps = {SYSTEM: arguments.step, MEMORY: arguments.memory_step, DEVICE: arguments.driver_step}
-            return _done(task, injection.points(task.fault, step=steps[task.fault.kind]))
-        return _done(task, _short_writes(injection, arguments.short_step))
+            return _done(task, injection.points(task.fault, step=steps[task.fault.kind]), arguments.deadline)
+        return _done(task, _short_writes(injection, arguments.short_step), arguments.deadline)
     finally:
         shutil.rmtree(folder)
 
 
-def _done(task: Task, points: Iterator[Point]) -> Done:
+def _done(task: Task, points: Iterator[Point], deadline: float) -> Done:
     calls: Counter[str] = Counter()
     broken = []
     for point in points:
+        if time.monotonic() > deadline:
+            break
         calls[point.call] += 1
         if point.problems:
             broken.append(point)
@@ -198,23 +205,25 @@ def _bytes_of(injection: Injection, number: int) -> int:
     return least
 
 
-def _cut(task: Task, injection: Injection, step: int) -> Done:
+def _cut(task: Task, injection: Injection, arguments: argparse.Namespace) -> Done:
     """The journal of a run ends at bytes in turn, of one block at each of them."""
     path = injection.folder / "journal.bin"
     data = injection.journal
     path.write_bytes(data)
     whole = cut_journals.parts(path)
     end = max(part.end for part in whole) + 1
-    cuts = set(range(0, end, step))
+    cuts = set(range(0, end, arguments.cut_step))
     if task.setting.name == EACH_BYTE:
         cuts |= set(range(whole[0].begin, min(whole[0].begin + abi.BLOCK_BYTES, _last_of_block(whole)) + 1))
-    found = [
-        f"killed: {killed}, byte {cut}: {problem}"
-        for killed in (False, True)
-        for cut in sorted(cuts)
-        if (problem := cut_journals.problem(path, data, whole, cut, killed=killed))
-    ]
-    return Done(task, {CUT: 2 * len(cuts)}, journal=found)
+    tried, found = 0, []
+    for cut in sorted(cuts):
+        if time.monotonic() > arguments.deadline:
+            break
+        for killed in (False, True):
+            tried += 1
+            if problem := cut_journals.problem(path, data, whole, cut, killed=killed):
+                found.append(f"killed: {killed}, byte {cut}: {problem}")
+    return Done(task, {CUT: tried}, journal=found)
 
 
 def _last_of_block(whole: Sequence[cut_journals.Part]) -> int:
@@ -233,7 +242,7 @@ def _report(found: Sequence[Done], seconds: float) -> int:
         worse[name] += len(done.broken) + len(done.journal)
         calls.update(done.calls)
         broken_calls[CUT] += len(done.journal)
-    names = dict.fromkeys(done.task.setting.name for done in found)
+    names = [name for name in SETTINGS if any(done.task.setting.name == name for done in found)]
     rows = [[name, *(str(counts[name, column]) for column in COLUMNS), str(worse[name])] for name in names]
     markdown.table(["the runtime records", *COLUMNS, "broken"], rows)
     print()

@@ -30,7 +30,7 @@ from aoti_debug.app.cli import main
 HERE = Path(__file__).parent
 EVERY = 2**40  # so many calls fail: all that follow
 NONE = 2**40  # the number of a call that is never made
-SECONDS = 600  # that a command may take
+SECONDS = 60  # that a command may take
 WORK, CACHE, TEMPORARY = "work", "cache", "tmp"  # in the folder: where the command runs, its cache, TMPDIR
 _STAMP = re.compile(r"\d{8}-\d{6}-\d+|\d{3,}")
 _LIST = "modules.json"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug import inspect_modules, inspector
-from aoti_debug.package.printing.print_operator import InspectedTensor
+from aoti_debug.package.printing.template import InspectedTensor
 
 
 def show(tensor: Tensor, place: InspectedTensor) -> None:

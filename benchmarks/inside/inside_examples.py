@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from aoti_debug import inspect_modules, inspector, print_
-from aoti_debug.package.printing.print_operator import InspectedTensor
+from aoti_debug.package.printing.template import InspectedTensor
 
 TORCH_PRINT = getattr(torch._higher_order_ops, "print", print_)  # torch 2.13 has the operator
 WIDTH = 8

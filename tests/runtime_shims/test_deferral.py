@@ -180,13 +180,13 @@ def test_what_an_operator_has_made_of_its_tensor_is_watched(start: Start, journa
 def test_many_launches_take_no_more_memory(start: Start, collector_off: None) -> None:
     runtime = start()
     handles = [on_device(runtime, torch.ones(10)) for _ in range(2)]
-    held = []
+    held, launches = [], 125 * BURST
     with runtime.call():
         for _ in range(10):
-            for number in range(125 * BURST):
+            for number in range(launches):
                 writes(runtime, handles[number % 2])
             held.append(held_bytes())
-    assert held == [held[0]] * 10
+    assert max(held) < held[0] + launches  # less than a byte a launch: other threads have memory, too
 
 
 def test_a_large_tensor_is_not_kept(start: Start) -> None:

@@ -55,7 +55,7 @@ def test_the_operator_and_its_line_are_named(tmp_path: Path, monkeypatch: pytest
     assert result.exit_code == 1, result.output
     finding = json.loads(result.stdout)
     assert finding["kind"] == "wrong_value"
-    assert finding["what"].startswith("output 0 is ")
+    assert finding["what"].startswith("output 0 has a relative error of ")
     assert finding["launch"] is None
     assert finding["origin"]["operator"] == "aten.tanh.default"
     (line,) = origin_lines(Chain())

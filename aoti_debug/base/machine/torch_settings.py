@@ -29,6 +29,8 @@ _PRECISIONS = ("none", "ieee", "tf32", "bf16")
 _DETERMINISTIC = "deterministic_algorithms"
 _DTYPE = "default_dtype"
 _PRECISION = "float32_matmul_precision"
+_CUDNN = "backends.cudnn.allow_tf32"  # torch compares it with those of its operators (aten/src/ATen/Context.cpp)
+_OF_CUDNN = ("backends.cudnn.conv.fp32_precision", "backends.cudnn.rnn.fp32_precision")
 _ATTRIBUTES: Mapping[str, Value] = {  # with their values in a new process
     "utils.deterministic.fill_uninitialized_memory": True,
     "backends.fp32_precision": "none",
@@ -39,6 +41,7 @@ _ATTRIBUTES: Mapping[str, Value] = {  # with their values in a new process
     "backends.cudnn.enabled": True,
     "backends.cudnn.benchmark": False,
     "backends.cudnn.deterministic": False,
+    _CUDNN: True,
     "backends.cudnn.fp32_precision": "none",
     "backends.cudnn.conv.fp32_precision": "tf32",
     "backends.cudnn.rnn.fp32_precision": "tf32",
@@ -152,8 +155,8 @@ _SETTINGS: Mapping[str, _Setting] = {
 def capture() -> dict[str, Value]:
     """Returns the settings of this process that differ from torch's defaults, and the number of threads.
 
-    What torch does not have, or does not tell, is left out: it tells no `float32_matmul_precision` where both of its
-    interfaces were used, and the `fp32_precision` of each backend then says it. Imports torch.
+    What torch does not have, or does not tell, is left out: it tells no `float32_matmul_precision` and no `allow_tf32`
+    where both of its interfaces were used, and the `fp32_precision` of each backend then says it. Imports torch.
     """
     import torch
 
@@ -182,8 +185,10 @@ def apply(settings: Mapping[str, Value]) -> None:
                 setting.write(torch, wanted)
         except AttributeError:  # this torch does not have it
             continue
-        except RuntimeError:  # torch does not tell float32_matmul_precision: what follows sets each backend's
-            if name != _PRECISION:
+        except RuntimeError:  # torch does not tell it: what follows sets each backend's
+            if name == _CUDNN:
+                setting.write(torch, wanted)
+            elif name != _PRECISION:
                 raise
 
 
@@ -260,11 +265,15 @@ def described(settings: Mapping[str, Value] | None) -> list[str]:
 
 
 def _without_implied(settings: Mapping[str, Value] | None) -> dict[str, Value]:
-    """The settings without those that float32_matmul_precision has set: torch does not tell it where they differ."""
+    """The settings without those that general ones have set: torch does not tell the general ones where they differ."""
     known = dict(settings or {})
     if _PRECISION in known:
         for name in _OF_PRECISION:
             known.pop(name, None)
+    if _CUDNN in known:
+        for name in _OF_CUDNN:
+            if known.get(name) == "none":
+                del known[name]
     return known
 
 

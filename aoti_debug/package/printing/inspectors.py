@@ -20,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.package.printing import print_operator, template
-from aoti_debug.package.printing.print_operator import InspectedTensor
+from aoti_debug.package.printing.template import InspectedTensor
 
 _COUNTING = torch._C.DispatchKey.ADInplaceOrView
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.printing import template
 from aoti_debug.package.printing.template import ValueKind
 
@@ -15,21 +14,6 @@ from aoti_debug.package.printing.template import ValueKind
 def register() -> None:
     """Registers `aoti_debug::print_` and `aoti_debug::inspect_`; imports torch."""
     importlib.import_module("aoti_debug.package.printing.inspectors")
-
-
-@dataclass(frozen=True)
-class InspectedTensor:
-    """The place of a tensor that an inspector in a model is called on.
-
-    Attributes:
-        tag: of the inspector.
-        phase: "forward", "backward", or what the model passed.
-        index: among the tensors of the call, from 0.
-    """
-
-    tag: str
-    phase: str
-    index: int
 
 
 NAME = "aoti_debug::print_"

@@ -163,3 +163,18 @@ def c_safe(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
+
+
+@dataclass(frozen=True)
+class InspectedTensor:
+    """The place of a tensor that an inspector in a model is called on.
+
+    Attributes:
+        tag: of the inspector.
+        phase: "forward", "backward", or what the model passed.
+        index: among the tensors of the call, from 0.
+    """
+
+    tag: str
+    phase: str
+    index: int

@@ -21,7 +21,7 @@ from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.user_code import UserFunction
 from aoti_debug.package.manifest import Form, Manifest, ModelLine, Role, Site
-from aoti_debug.package.printing.print_operator import InspectedTensor
+from aoti_debug.package.printing.template import InspectedTensor
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run.load_model import load
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey

@@ -33,8 +33,9 @@ CHANGES: dict[str, torch_settings.Value] = {
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """Leaves the settings of this process as they were."""
+    """Begins with torch's defaults, and leaves the settings of this process as they were."""
     before = capture()
+    torch_settings.apply({})
     yield
     torch_settings.apply(before)
     assert capture() == before
@@ -92,6 +93,45 @@ def test_where_torch_does_not_tell_the_precision_of_products_the_backends_say_it
     torch.backends.cuda.matmul.fp32_precision = "none"
     torch_settings.apply(found)
     assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+def allows_tensor_float() -> bool:
+    return bool(torch.backends.cudnn.allow_tf32)
+
+
+def test_both_interfaces_to_the_precision_of_cudnn_are_set() -> None:
+    torch.backends.cudnn.allow_tf32 = False
+    found = capture()
+    assert found["backends.cudnn.allow_tf32"] is False
+    assert statements({**found, "num_threads": 2}) == [
+        "torch.set_num_threads(2)",
+        "torch.backends.cudnn.allow_tf32 = False",
+    ]
+    torch_settings.apply({})
+    assert allows_tensor_float()
+    assert torch.backends.cudnn.conv.fp32_precision == "tf32"
+    torch_settings.apply(found)
+    assert not allows_tensor_float()
+    assert capture() == found
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    torch.backends.cudnn.rnn.fp32_precision = "ieee"
+    other = capture()
+    torch_settings.apply(found)
+    torch_settings.apply(other)
+    assert not allows_tensor_float()
+    assert capture() == other
+
+
+def test_what_torch_does_not_tell_of_cudnn_is_that_of_its_operators() -> None:
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    with pytest.raises(RuntimeError, match="mix of the legacy and new APIs"):
+        allows_tensor_float()
+    found = capture()
+    assert "backends.cudnn.allow_tf32" not in found
+    torch_settings.apply({})
+    assert allows_tensor_float()
+    torch_settings.apply(found)
+    assert torch.backends.cudnn.conv.fp32_precision == "ieee"
 
 
 def test_they_are_handed_to_other_processes() -> None:

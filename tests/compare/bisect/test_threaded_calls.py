@@ -142,7 +142,7 @@ class TestCalls:
             assert re.match(r"launch \d\.\d is of thread [01], \d\.\d of thread [01]; ", line)
         else:
             assert re.match(
-                rf"launch \d\.\d is of thread [01]; (\d\.\d {ACT} of thread [01].* ran beside it; )?the", line
+                r"launch \d\.\d is of thread [01]; (\d\.\d \S+ of thread [01].* ran beside it; )?the model", line
             )
         assert threads_lines(found) == []
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.compare.evaluate import arithmetic
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, Narrow, WideValues
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -37,9 +38,8 @@ def test_what_is_not_finite_or_not_float32_stays() -> None:
 @pytest.fixture
 def switches() -> Iterator[None]:
     """Restores what may use TF32."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+    with torch_settings.applied(torch_settings.capture()):
+        yield
 
 
 @pytest.mark.usefixtures("switches")

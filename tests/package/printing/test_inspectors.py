@@ -14,7 +14,7 @@ from aoti_debug import inspect_modules
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.printing import inspectors
 from aoti_debug.package.printing.inspectors import inspector
-from aoti_debug.package.printing.print_operator import InspectedTensor
+from aoti_debug.package.printing.template import InspectedTensor
 
 
 class Model(nn.Module):

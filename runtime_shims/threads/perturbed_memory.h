@@ -6,7 +6,6 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -57,10 +56,12 @@ class PerturbedMemory final : public c10::Allocator {
   }
 
   void* made(size_t size) {
-    void* memory = std::aligned_alloc(kAlignment, size + kAlignment * (kPlaces + 1));
-    if (memory == nullptr) throw std::bad_alloc();
+    void* memory = ::operator new(size + kAlignment * (kPlaces + 1), std::align_val_t{kAlignment});
     void* data = static_cast<char*>(memory) + kAlignment * (1 + random() % kPlaces);
-    new (&block_of(data)) Block{this, memory, size};
+    Block& block = block_of(data);
+    block.owner = this;
+    block.memory = memory;
+    block.size = size;
     std::memset(data, kFill, size);
     return data;
   }
@@ -73,7 +74,7 @@ class PerturbedMemory final : public c10::Allocator {
   static void give_back(void* data) {
     const Block& block = block_of(data);
     std::memset(data, kFill, block.size);
-    if (!block.owner->keep(data, block.size)) std::free(block.memory);
+    if (!block.owner->keep(data, block.size)) ::operator delete(block.memory, std::align_val_t{kAlignment});
   }
 
   bool keep(void* data, size_t size) {
@@ -91,6 +92,10 @@ class PerturbedMemory final : public c10::Allocator {
 };
 
 // From now on tensors in the memory of the host lie in perturbed memory, until the process ends.
-inline void perturb_memory(uint32_t seed) { c10::SetCPUAllocator(new PerturbedMemory(seed), /*priority=*/UINT8_MAX); }
+inline void perturb_memory(uint32_t seed) {
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): tensors need it until the process has ended.
+  static auto* const memory = new PerturbedMemory(seed);
+  c10::SetCPUAllocator(memory, /*priority=*/UINT8_MAX);
+}
 
 }  // namespace aoti_debug

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -89,6 +91,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Weighty:
         return Weighty(program, folder / "plain.pt2", packages, folder / "expected.pt")
 
     return once(tmp_path_factory, "weights", make)
+
+
+@pytest.fixture(autouse=True)
+def alone(built: Weighty) -> Iterator[None]:
+    """One of these tests at a time: some of them move a file that the others read."""
+    with FileLock(built.program.with_name("lock")):
+        yield
 
 
 @pytest.mark.parametrize("place", ["inside", "appended", "reference"])

@@ -79,4 +79,4 @@ def test_a_recorded_weight_is_not_copied(tmp_path: Path) -> None:
         result = RegionEvaluator(Reference(FORMAT, "2.13", (graph(),)), "cpu").measure(region)
     assert not result.failure
     assert result.outputs[0].equals_eager
-    assert grown.bytes < 3 * BYTES  # one copy in float64, and parts of it
+    assert grown.bytes < 3.5 * BYTES  # one copy in float64, 2.75 to 3 with parts of it; a copy would make one more

@@ -302,7 +302,7 @@ def test_overlapping_elements() -> None:
     assert overlap(large, Elements(1, (1 << 20,), (2,))) is None
 
 
-@pytest.mark.parametrize("kind", race_kinds.kinds(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", list(race_kinds.kinds()), ids=lambda kind: kind.name)
 def test_a_race_of_each_kind(kind: Kind) -> None:
     if kind.certain:
         assert race_kinds.found(kind.text, certain=True) == kind.pairs

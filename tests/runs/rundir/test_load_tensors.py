@@ -83,6 +83,7 @@ def test_complex_as_pairs_of_reals(tmp_path: Path, dtype: Any) -> None:
 
 
 @pytest.mark.skipif(not BCOMPLEX32, reason="this torch has no dtype bcomplex32")
+@pytest.mark.filterwarnings("ignore:BComplex32 support is experimental")
 def test_complex_as_pairs_of_bfloat16(tmp_path: Path) -> None:
     pairs = torch.randn(3, 4, 2).to(torch.bfloat16)
     value = pairs.view(torch.bcomplex32).squeeze(-1)

@@ -221,7 +221,7 @@ def _row(found: Invariance) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*REAL, "planted"], metavar="NAME")
+    parser.add_argument("names", nargs="*", choices=[*REAL, "planted", []], metavar="NAME")
     names = parser.parse_args().names
     with tempfile.TemporaryDirectory() as base:
         right = planted(Path(base)) if "planted" in names or not names else True

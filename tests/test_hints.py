@@ -7,8 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
+from aoti_debug.app.cli.main import group
+
 PACKAGE = Path(__file__).parents[1] / "aoti_debug"
 PLACEHOLDER = re.compile(r"\b(?:PROGRAM\.pt2|PACKAGE\.pt2|MODEL\.pt2|RUN|KERNEL)(?![\w|\]])")
+OF_REPROS = {"--debugger"}  # options of the scripts that `repro` writes
 OF_HELP = {"metavar", "help", "cls", "epilog"}  # keywords of click
 UNKNOWN = {  # file, placeholder: why no name is known there
     ("app/cli/commands/triage.py", "MODEL.pt2"): "a kind of argument, which the command line lacks",
@@ -68,3 +73,27 @@ def test_a_name_that_is_known_is_printed() -> None:
         for match in PLACEHOLDER.finditer(text)
     }
     assert found == set(UNKNOWN)
+
+
+def hints(source: str) -> Iterator[str]:
+    """The texts in a module that are hints of errors."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg == "hint":
+            for inner in ast.walk(node.value):
+                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                    yield inner.value
+
+
+def test_hints_name_options_that_exist() -> None:
+    context = click.Context(group)
+    commands = [command for name in group.list_commands(context) if (command := group.get_command(context, name))]
+    parameters = [parameter for command in commands for parameter in command.params]
+    known = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
+    named = {
+        (str(file.relative_to(PACKAGE)), option)
+        for file in PACKAGE.rglob("*.py")
+        for text in hints(file.read_text())
+        for option in re.findall(r"--[a-z][a-z-]*", text)
+    }
+    assert len(named) > 50
+    assert {(file, option) for file, option in named if option not in known | OF_REPROS} == set()

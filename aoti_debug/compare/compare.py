@@ -47,7 +47,7 @@ from aoti_debug.repro.modes import Mode, modes, this_machine
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
-from aoti_debug.runs.run.options import ModelCalls, RunOptions, recording_everything
+from aoti_debug.runs.run.options import ModelCalls, RunOptions, check_inputs, recording_everything
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import ranks_directory, recorded_runs, run_directory, run_json
@@ -242,8 +242,7 @@ def require_trust(run: RunDir, *, trusted: bool) -> None:
 def _check(options: CompareOptions) -> None:
     if options.metric:
         metric_function(options.metric).check()
-    if options.inputs is not None and options.random_inputs is not None:
-        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
+    check_inputs(options.inputs, options.random_inputs)
     site_filter.check_patterns(options.filters)
     if options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")

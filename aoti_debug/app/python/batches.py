@@ -65,7 +65,7 @@ def invariance(
 
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
-            exported, built or started.
+            exported, built or started, or does not end well.
         RunDirError: a run cannot be read.
     """
     if others not in (chosen := [one.value for one in Others]):

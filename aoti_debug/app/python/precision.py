@@ -66,7 +66,7 @@ def precision(
 
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
-            exported, built or started.
+            exported, built or started, or does not end well.
         RunDirError: the run cannot be read, or cannot be repeated.
     """
     configs = settings_of(model, inductor_configs)

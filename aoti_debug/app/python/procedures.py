@@ -18,7 +18,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.equal import EqualOptions, find_equal
+from aoti_debug.compare.bisect.equal import MAX_BUILDS, EqualOptions, find_equal
 from aoti_debug.compare.bisect.equal_result import EqualSearch, equal_lines
 from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.compare.compare import compare as compare_launches
@@ -34,6 +34,7 @@ from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.timed_pairs import PAIRS
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.finding import all_finding_lines
 from aoti_debug.triage import session
@@ -236,8 +237,8 @@ class EqualModel:
 def equal(
     model: Any,
     *inputs: Any,
-    max_builds: int = 40,
-    pairs: int = 21,
+    max_builds: int = MAX_BUILDS,
+    pairs: int = PAIRS,
     imports: Sequence[str] = (),
     inductor_configs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,

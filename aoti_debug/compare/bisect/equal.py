@@ -37,11 +37,14 @@ from aoti_debug.compare.compare import PACKAGE, CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.instrument.builder.build import build_report
 from aoti_debug.instrument.builder.options import BuildOptions
-from aoti_debug.package.reference.program import keeps_numbers
+from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
+from aoti_debug.package.reference.program import keeps_numbers, operator_name
 from aoti_debug.runs.run import timed_pairs
-from aoti_debug.runs.run.timed_pairs import PairedTimes, TimedPackages
+from aoti_debug.runs.run.timed_pairs import PAIRS, PairedTimes, TimedPackages
 from aoti_debug.runs.rundir import recorded_runs
 
+MAX_BUILDS = 40
+TIME_LIMIT = 1800.0  # seconds
 _PACKAGES = "packages"
 _FEW = 6  # changes that are taken out one by one
 _CASTS = ("emulate_precision_casts", True, "rounding between fused operators")
@@ -70,9 +73,9 @@ class EqualOptions(SettingsOptions):
     """
 
     further_inputs: tuple[Path, ...] = ()
-    max_builds: int = 40
-    time_limit: float = 1800.0
-    pairs: int = 21
+    max_builds: int = MAX_BUILDS
+    time_limit: float = TIME_LIMIT
+    pairs: int = PAIRS
 
 
 class _BudgetSpentError(Exception):
@@ -87,12 +90,14 @@ def find_equal(options: EqualOptions, listener: StepListener | None = None) -> E
         ArtifactError: the program is none.
         ToolchainError, TargetError, RunDirError: the baseline cannot be built or run.
     """
-    if options.max_builds < 1 or options.pairs < 0:
+    if options.max_builds < 1:
         raise UsageError("a search needs at least 1 build", hint="--max-builds takes a number from 1")
+    if options.pairs < 0:
+        raise UsageError(f"calls cannot be timed {options.pairs} times", hint="--pairs takes a number from 0")
     digest = sha256(key_of(options).encode())
     for file in options.further_inputs:
         if not file.is_file():
-            raise UsageError(f"there is no file {file}", hint="--also takes a file of inputs")
+            raise UsageError(f"there is no file {file}", hint="--inputs takes a .pt or .safetensors file")
         digest.update(file.read_bytes())
     key = digest.hexdigest()
     folder = search_folder(options, "equal", key, "pass the exported program that it was compiled from")
@@ -238,8 +243,8 @@ class _Search:
         lowered += [name for name in operators if name in met.decompositions]
         if launches:
             yield _numerics(launches, device)
-            yield without(Part.DECOMPOSITION, [name for name in decomposed if _base(name) in kernels])
-            yield without(Part.LOWERING, [name for name in lowered if _base(name) in _SUMMING])
+            yield without(Part.DECOMPOSITION, [name for name in decomposed if operator_name(name) in kernels])
+            yield without(Part.LOWERING, [name for name in lowered if operator_name(name) in _SUMMING])
             yield without(
                 Part.LOWERING, [name for name in lowered if name in {v for la in launches for v in la.values}]
             )
@@ -355,28 +360,11 @@ def _distance(trial: BuildTrial) -> tuple[int, int]:
     return sum(1 for _ in computing), len(found.outputs)
 
 
-def _base(operator: str) -> str:
-    """ "native_layer_norm" of "aten.native_layer_norm.default"."""
-    return operator.split(".")[1] if "." in operator else operator
-
-
 def _numerics(launches: Sequence[UnequalLaunch], device: str) -> tuple[Change, ...]:
     """The settings that are there to make kernels round as eager does."""
     found: list[Change] = []
     if any(launch.is_low for launch in launches):
         found.append(SettingChange(*_CASTS))
     if device == "cuda":
-        found += [SettingChange(*setting) for setting in _NUMERICS if _has_setting(setting[0])]
+        found += [SettingChange(*setting) for setting in _NUMERICS if has_setting(setting[0])]
     return tuple(found)
-
-
-def _has_setting(key: str) -> bool:
-    """True if the installed torch has a setting of Inductor."""
-    from torch._inductor import config
-
-    place: object = config
-    for name in key.split("."):
-        if not hasattr(place, name):
-            return False
-        place = getattr(place, name)
-    return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Narrow, split
-from aoti_debug.package.reference.program import Node
+from aoti_debug.package.reference.program import Node, operator_name
 
 if TYPE_CHECKING:
     pass
@@ -27,7 +27,7 @@ def terms_of(node: Node, args: list[Any]) -> int:
     tensors = [item for item in args if isinstance(item, torch.Tensor)]
     if not tensors:
         return 1
-    name = node.target.split(".")[1] if node.target.count(".") else node.target
+    name = operator_name(node.target)
     sizes = [int(size) for t in node.types[:1] if t is not None for size in t.shape if size.isdigit()]
     outputs = functools.reduce(lambda a, b: a * b, sizes, 1)
     if name in ("addmm", "baddbmm", "mm", "bmm", "linear", "addmv", "mv", "dot"):

@@ -18,7 +18,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
 from aoti_debug.compare.protocol.bad_elements import Made, Operand
 from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey, operator_name
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +82,7 @@ def sources_of(graph: Graph, evaluation: Evaluation, node: Node, place: ElementP
 
     result = value_at(evaluation, place)
     at = unravel(place.element, tuple(result.shape))
-    moved = _moved(node, evaluation.arguments(node), place) if _name(node) in MOVES else None
+    moved = _moved(node, evaluation.arguments(node), place) if operator_name(node.target) in MOVES else None
     for name in node.inputs:
         key = graph.value_for(name, node.name)
         value = evaluation.values.get(key)
@@ -93,11 +93,6 @@ def sources_of(graph: Graph, evaluation: Evaluation, node: Node, place: ElementP
             yield ElementSource(name, key, value, torch.tensor(elements, dtype=torch.int64, device=value.device))
         else:
             yield ElementSource(name, key, value, _corresponding(node, name, value, result, at))
-
-
-def _name(node: Node) -> str:
-    """The name of an operator: "div"."""
-    return node.target.split(".")[1] if "." in node.target else node.target
 
 
 def _moved(node: Node, arguments: tuple[list[Any], dict[str, Any]], place: ElementPlace) -> dict[str, int] | None:
@@ -138,7 +133,7 @@ def _corresponding(
         own = at[len(at) - value.dim() :]
         return indices[tuple(0 if size == 1 else i for size, i in zip(value.shape, own, strict=True))].reshape(1)
     position = node.inputs.index(name)
-    kind = _name(node)
+    kind = operator_name(node.target)
     if kind in ("mm", "bmm", "addmm", "baddbmm") and value.dim() >= 2:
         factor = position - kind.startswith(("addmm", "baddbmm"))
         if factor < 0:

@@ -38,17 +38,15 @@ from aoti_debug.compare.invariance.varied_inputs import (
     require_sample,
     varied_size,
 )
-from aoti_debug.compare.what_if.substituted_run import Instruction, run_substituted
+from aoti_debug.compare.what_if.substituted_run import Instruction, require_clean, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.options import check_inputs, recording_everything
 from aoti_debug.runs.run.protocol import PRELOADED
-from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import ExitKind
 
 SIZES = (1, 4, 16)
 _RUNS = "b"  # where other commands look for the run of such a directory
@@ -212,6 +210,7 @@ def invariance(options: InvarianceOptions, listener: StepListener | None = None)
         ToolchainError, TargetError: the model could not be built or started.
         RunDirError: a run cannot be read.
     """
+    check_inputs(options.inputs, options.random_inputs)
     sizes = tuple(sorted(set(options.sizes)))
     if len(sizes) < 2:
         raise UsageError("one size is nothing to compare", hint="--sizes 1,4,16")
@@ -310,7 +309,7 @@ class _Samples:
             )
             found = run_substituted(options, instructions, self._folder / "runs" / file.stem)
             note.text = found.summary or wording.pluralize(len(found.run.launches), "launch")
-        _require_clean(found.run, name)
+        require_clean(found.run, name)
         return SampleRun(surroundings=surroundings, run=found.run, outputs=found.outputs, width=len(self._sample))
 
 
@@ -377,14 +376,6 @@ def _groups(runs: Sequence[SampleRun], comparison: SampleComparison) -> tuple[tu
             return ()
         groups.setdefault(bits, []).append(run)
     return tuple(map(tuple, groups.values()))
-
-
-def _require_clean(run: RunDir, name: str) -> None:
-    if run.state is not ExitKind.CLEAN:
-        raise UsageError(
-            f"the model does not end well ({name}): {run.info.exit.detail or run.state.value}",
-            hint=f"aoti-debug show --run {run.path}",
-        )
 
 
 def _other_than(others: Others) -> Others:

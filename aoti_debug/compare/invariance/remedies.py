@@ -15,9 +15,9 @@ from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_changes import SettingChange
 from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
 from aoti_debug.package.manifest import Site
-from aoti_debug.runs.run.timed_pairs import PairedTimes, TimedPackages, time_calls
+from aoti_debug.package.reference.program import operator_name
+from aoti_debug.runs.run.timed_pairs import PAIRS, PairedTimes, TimedPackages, time_calls
 
-_PAIRS = 21  # of calls that are timed
 _PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "linear", "_addmm_activation"})
 _Changes = tuple[SettingChange, ...]
 _CPU_TEMPLATE: _Changes = (
@@ -77,7 +77,7 @@ def candidates(begins: Sequence[Site], device: str) -> Iterator[_Changes]:
         begins: the sites of launches in which the sample's bits begin to differ.
         device: "cpu" or "cuda".
     """
-    products = [site for site in begins if _operator(site) in _PRODUCTS]
+    products = [site for site in begins if operator_name(site.op) in _PRODUCTS]
     kernels = [site for site in begins if not site.op]
     template = _CPU_TEMPLATE if device == "cpu" else _CUDA_TEMPLATE
     of_products: tuple[_Changes, ...] = (template,) if products else ((),)
@@ -85,12 +85,6 @@ def candidates(begins: Sequence[Site], device: str) -> Iterator[_Changes]:
     for parts in itertools.product(of_products, of_kernels):
         if any(parts):
             yield tuple(itertools.chain(*parts))
-
-
-def _operator(site: Site) -> str:
-    """The name of the operator of a site: "addmm"; "" for a generated kernel."""
-    parts = site.op.split(".")
-    return parts[1] if len(parts) > 1 else site.op
 
 
 def try_remedies(
@@ -143,7 +137,7 @@ def _price(
     files = tuple(path for path in inputs if path is not None)
     if len(files) < len(packages):
         return None
-    asked = TimedPackages(tuple(map(str, packages)), _PAIRS, None, options.user_code, files)
+    asked = TimedPackages(tuple(map(str, packages)), PAIRS, None, options.user_code, files)
     with steps.step("time calls in pairs") as note:
         try:
             before, after = time_calls(asked, folder)

@@ -87,11 +87,6 @@ def _splits(count: int) -> Iterator[SplitAxis]:
             yield SplitAxis(outer, count // outer)
 
 
-def is_varied(found: RowMap) -> bool:
-    """True if the varied size is part of the buffer's shape."""
-    return any(axis != _WHOLE for axis in found)
-
-
 def sample_of(tensor: StoredTensor, shape: Sequence[int], found: RowMap, extent: SampleExtent) -> StoredTensor:
     """The elements of the sample, row-major.
 

@@ -34,13 +34,12 @@ from aoti_debug.compare.what_if.rounding import (
     largest_error,
     roundings,
 )
-from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
+from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun, require_clean
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
-from aoti_debug.runs.run.options import ModelCalls
+from aoti_debug.runs.run.options import ModelCalls, check_inputs
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import ExitKind
 
 TOLERANCE = 0.01
 
@@ -153,9 +152,9 @@ def precision(options: PrecisionOptions, listener: StepListener | None = None) -
     """Rounds each part of a model alone, then several at once.
 
     Raises:
-        UsageError: an option is wrong, the model is not trusted, or nothing in it can be rounded.
+        UsageError: an option is wrong, the model is not trusted or does not end well, or nothing in it can be rounded.
         ArtifactError, ToolchainError: the model cannot be built, or was built by an earlier version.
-        TargetError: the model cannot be started, or does not end well.
+        TargetError: the model cannot be started, or returns no tensor.
         RunDirError: a run cannot be read or repeated.
     """
     target = _target(options)
@@ -175,8 +174,7 @@ def _target(options: PrecisionOptions) -> FloatFormat:
         raise UsageError(f"numbers are not rounded to {options.to}", hint=f"--to takes {', '.join(FLOAT_FORMATS)}")
     if not options.tolerance > 0:  # also for NaN
         raise UsageError(f"--tolerance {options.tolerance:g} is not greater than 0", hint="as --tolerance 0.01")
-    if options.inputs is not None and options.random_inputs is not None:
-        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
+    check_inputs(options.inputs, options.random_inputs)
     return FLOAT_FORMATS[options.to]
 
 
@@ -195,7 +193,7 @@ class _Rounding:
                 hint="--to float8_e4m3fn rounds to fewer bits",
             )
         again = session.again("repeated", ())
-        _require_clean(again)
+        require_clean(again.run)
         rounded = self._each(session, before, touched, instructions)
         rounded.sort(key=lambda part: part.error, reverse=True)
         return RoundedModel(
@@ -221,7 +219,7 @@ class _Rounding:
             running = options.recorded(self._built(), self._folder / "runs", options.model.name)
             session = ReplaySession(replace(running, random_inputs=options.random_inputs), self._folder, self._steps)
         before = session.again("baseline", (), level=1)
-        _require_clean(before)
+        require_clean(before.run)
         session.options = replace(session.options, inputs=before.run.inputs, random_inputs=None)
         if not before.outputs:
             raise TargetError(f"{options.model} returns no tensor", hint="there is nothing to compare")
@@ -253,7 +251,7 @@ class _Rounding:
         with self._steps.step(f"round each {self._options.by.value}") as note:
             for number, part in enumerate(parts):
                 after = session.silently(f"part {number}", instructions[part.name])
-                _require_clean(after)
+                require_clean(after.run)
                 found.append(
                     RoundedPart(
                         part=part,
@@ -292,7 +290,7 @@ class _Rounding:
         def trial(kept: int) -> RoundedParts:
             rounds = [round_ for name in ranking[kept:] for round_ in instructions[name]]
             after = session.again(f"all but {kept}" if kept else "all", rounds)
-            _require_clean(after)
+            require_clean(after.run)
             return RoundedParts(tuple(ranking[:kept]), effects(after.outputs, before.outputs))
 
         found = trial(0)
@@ -308,15 +306,6 @@ class _Rounding:
                 enough = middle
             else:
                 too_few = middle
-
-
-def _require_clean(found: SubstitutedRun) -> None:
-    """Raises TargetError if a run has not ended well."""
-    if found.run.state is not ExitKind.CLEAN:
-        raise TargetError(
-            f"the model does not end well: {found.run.info.exit.detail or found.run.state.value}",
-            hint=f"aoti-debug show --run {found.run.path}",
-        )
 
 
 def _remove(found: SubstitutedRun, folder: Path) -> None:

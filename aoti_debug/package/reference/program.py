@@ -334,6 +334,11 @@ def is_move(node: Node) -> bool:
     return is_view(node) or node.is_member or node.target.partition(".")[2].partition(".")[0] in _MOVES
 
 
+def operator_name(target: str) -> str:
+    """The name of an operator without namespace and overload: "permute" of "aten.permute.default"."""
+    return target.split(".")[1] if "." in target else target
+
+
 def keeps_numbers(operator: str) -> bool:
     """True for an operator of ATen that only moves or copies elements, by its name: "aten.permute.default"."""
     return operator.partition(".")[2].partition(".")[0] in _VIEWS | _MOVES

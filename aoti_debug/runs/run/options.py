@@ -191,8 +191,7 @@ def check(options: RunOptions) -> None:
         )
     if options.summaries is not None and options.summaries < 1:
         raise UsageError(f"--freq {options.summaries} is less than 1", hint="--freq takes a number from 1")
-    if options.inputs is not None and options.random_inputs is not None:
-        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
+    check_inputs(options.inputs, options.random_inputs)
     if options.inputs is not None:
         from aoti_debug.package.inputs import input_files  # most runs have those of the package
 
@@ -200,6 +199,16 @@ def check(options: RunOptions) -> None:
     for library in options.user_code.libraries:
         if not library.is_file():
             raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")
+
+
+def check_inputs(inputs: Path | None, random_inputs: int | None) -> None:
+    """Checks that inputs come from one place.
+
+    Raises:
+        UsageError: there are a file and a seed.
+    """
+    if inputs is not None and random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
 
 
 def command(options: RunOptions) -> tuple[str, ...]:

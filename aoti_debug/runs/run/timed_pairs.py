@@ -25,6 +25,7 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run.load_model import load_recorded
 
+PAIRS = 21  # how often to time calls, unless another number is asked for
 _WORKER = "aoti_debug.runs.run.timed_pairs"
 _SECONDS = 600.0
 _WARM_UP = 3

@@ -261,3 +261,18 @@ def test_bad_input(wrong: Wrong, tmp_path: Path, words: tuple[str, ...], error: 
     assert isinstance(result.exception, error)
     assert problem in str(result.exception)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"max_builds": 0}, "--max-builds takes a number from 1"),
+        ({"pairs": -1}, "--pairs takes a number from 0"),
+        ({"further_inputs": (Path("nothing.pt"),)}, "--inputs takes a .pt or .safetensors file"),
+    ],
+)
+def test_options_that_are_wrong(wrong: Wrong, tmp_path: Path, options: dict[str, Any], hint: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        find_equal(EqualOptions(program=wrong.program, out=tmp_path, **options))
+    assert raised.value.hint == hint
+    assert not list(tmp_path.iterdir())

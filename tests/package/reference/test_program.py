@@ -18,6 +18,7 @@ from aoti_debug.package.reference.program import (
     Reference,
     TensorType,
     ValueKey,
+    operator_name,
 )
 
 FLOATS = TensorType("float32", "cpu", ("s77", "4"), ("4", "1"))
@@ -95,3 +96,9 @@ def test_a_graph_of_ten_thousand_nodes() -> None:
     long = replace(REFERENCE, graphs=(Graph("", MODEL, (Node("n0", NodeKind.INPUT), *nodes), ()),))
     read = program.from_json(program.to_json(long))
     assert read.graphs[0].sorted(read.graphs[0].by_name)[-1] == "n10000"
+
+
+def test_the_name_of_an_operator() -> None:
+    assert operator_name("aten.native_layer_norm.default") == "native_layer_norm"
+    assert operator_name("aten.addmm") == "addmm"
+    assert operator_name("cond") == "cond"

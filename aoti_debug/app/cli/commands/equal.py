@@ -12,8 +12,9 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.equal import EqualOptions, find_equal
+from aoti_debug.compare.bisect.equal import MAX_BUILDS, TIME_LIMIT, EqualOptions, find_equal
 from aoti_debug.compare.bisect.equal_result import equal_document, equal_lines, exit_code
+from aoti_debug.runs.run.timed_pairs import PAIRS
 
 
 @click.command("equal")
@@ -31,7 +32,7 @@ from aoti_debug.compare.bisect.equal_result import equal_document, equal_lines, 
     "--max-builds",
     metavar="N",
     type=click.IntRange(min=1),
-    default=40,
+    default=MAX_BUILDS,
     show_default=True,
     help="How many builds to make at most; the same command goes on with further ones.",
 )
@@ -39,7 +40,7 @@ from aoti_debug.compare.bisect.equal_result import equal_document, equal_lines, 
     "--time-limit",
     metavar="SECONDS",
     type=options.Seconds(),
-    default=1800.0,
+    default=TIME_LIMIT,
     show_default=True,
     help="Begin no further build after this time; the same command goes on.",
 )
@@ -47,7 +48,7 @@ from aoti_debug.compare.bisect.equal_result import equal_document, equal_lines, 
     "--pairs",
     metavar="N",
     type=click.IntRange(min=0),
-    default=21,
+    default=PAIRS,
     show_default=True,
     help="How often to time calls of each two packages in turn; 0 for no times.",
 )

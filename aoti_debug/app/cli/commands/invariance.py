@@ -91,8 +91,6 @@ def command(
     of all that they read and write are compared bit for bit. Exit code 1: a launch or an output has other bits for the
     sample; 8: the same as far as it is known.
     """
-    if inputs is not None and random_inputs is not None:
-        raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     kind = archive.inspect(model).kind
     if fixes and kind is not ArtifactKind.EXPORTED:
         raise UsageError(f"{model} cannot be built with other settings", hint="--fix takes an exported program")

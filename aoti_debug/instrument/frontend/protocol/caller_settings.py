@@ -45,6 +45,18 @@ class CallerSettings:
     torch: Mapping[str, Any] = field(default_factory=dict)
 
 
+def has_setting(key: str) -> bool:
+    """True if this torch has a setting of Inductor: "aot_inductor.package_cpp_only"; imports torch."""
+    import torch._inductor.config as config
+
+    owner: Any = config
+    for part in key.split("."):
+        if not hasattr(owner, part):
+            return False
+        owner = getattr(owner, part)
+    return True
+
+
 def capture() -> CallerSettings:
     """Returns those of this process; imports torch.
 

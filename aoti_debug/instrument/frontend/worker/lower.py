@@ -18,6 +18,7 @@ from typing import Any
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.instrument.frontend.protocol import caller_settings, messages
 from aoti_debug.instrument.frontend.protocol.build_failure import read_position
+from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
 from aoti_debug.instrument.frontend.worker import (
     autotuning,
@@ -85,13 +86,13 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     with step("torch", times):
         import torch
 
-        missing = [key for key in NEEDED if not _config_exists(key)]
+        missing = [key for key in NEEDED if not has_setting(key)]
         if missing:
             raise RuntimeError(f"torch {torch.__version__} has no setting {missing[0]}")
     load_operators(request, times)
     for key in request.configs:
         with step("config", times, key):
-            if not _config_exists(key):
+            if not has_setting(key):
                 raise ValueError(f"torch {torch.__version__} has no such setting")
     if program is None:
         with step("load", times, request.program, lambda: _load_hint(request.program)):
@@ -114,7 +115,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
             **configs.get(messages.OPERATOR_KEYS, {}),
             **{prints.register_lowering(name): list(*prints.shims([name]).values()) for name in names},
         }
-        if _config_exists("reorder_for_peak_memory"):
+        if has_setting("reorder_for_peak_memory"):
             configs.setdefault("reorder_for_peak_memory", False)  # it would move prints across branches and loops
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
@@ -162,17 +163,6 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
 def _failure_hint(program: Any, error: BaseException | None, folder: Path) -> str:
     """What is known of an exception that ended the lowering, beside the part that was at work."""
     return overwritten_operands(program, error) or ("" if read_position(folder) else node_at_work(error))
-
-
-def _config_exists(key: str) -> bool:
-    import torch._inductor.config as config
-
-    owner: Any = config
-    for part in key.split("."):
-        if not hasattr(owner, part):
-            return False
-        owner = getattr(owner, part)
-    return True
 
 
 def _load_hint(path: str) -> str:
@@ -310,7 +300,7 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     configs = {**settings, **FORCED}
     if request.weights_by_reference or request.hashed_kernels:
         configs |= _WEIGHTS_APART
-    elif sum(tensor.nbytes for tensor in program.state_dict.values()) > LARGE and _config_exists(_APPENDED_WEIGHTS):
+    elif sum(tensor.nbytes for tensor in program.state_dict.values()) > LARGE and has_setting(_APPENDED_WEIGHTS):
         configs[_APPENDED_WEIGHTS] = True  # a file of its own, which is not linked
     if request.hashed_kernels:
         name = messages.HASHED_ARCHIVE

@@ -13,6 +13,7 @@ from aoti_debug.instrument.frontend.protocol.caller_settings import (
     NotSendableError,
     applied,
     capture,
+    has_setting,
     key,
     with_assigned,
 )
@@ -71,3 +72,10 @@ def test_the_key_changes_with_the_settings() -> None:
 def test_settings_travel_as_json() -> None:
     chosen = CallerSettings({"max_autotune": True}, {"cuda": "bfloat16"}, {"num_threads": 3})
     assert json_data.parse(CallerSettings, json_data.to_text(chosen)) == chosen
+
+
+def test_settings_of_inductor_that_exist() -> None:
+    assert has_setting("aot_inductor.package_cpp_only")
+    assert has_setting("max_autotune")
+    assert not has_setting("aot_inductor.no_such_setting")
+    assert not has_setting("no_such_owner.package_cpp_only")

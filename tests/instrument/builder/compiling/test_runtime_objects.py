@@ -99,6 +99,16 @@ def test_no_two_files_of_the_runtime_have_a_name_in_common(tmp_path: Path) -> No
     """So that they compile as one translation unit, and with any division into several."""
     unit = tmp_path / "runtime.cpp"
     unit.write_text(*runtime_objects.translation_units(runtime_objects.shared_sources(), 1))
+    assert_compiles(unit)
+
+
+def test_each_file_of_the_runtime_compiles_by_itself() -> None:
+    """A machine with many cores compiles one file a translation unit: each file includes what it needs."""
+    for path in runtime_objects.shared_sources():
+        assert_compiles(path)
+
+
+def assert_compiles(unit: Path) -> None:
     words = ["-std=c++17", "-fsyntax-only", f"-I{RUNTIME}"]
     done = subprocess.run([find_compiler().path, *words, str(unit)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

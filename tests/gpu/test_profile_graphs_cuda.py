@@ -41,7 +41,7 @@ def test_a_model_that_cannot_be_captured(package: Path, tmp_path: Path, capsys: 
 
 @pytest.mark.usefixtures("two_rounds")
 def test_its_calls_can_be_measured(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["profile", str(package), "--calls", "3", "--out", str(tmp_path), "--against", str(package)]
+    command = ["profile", str(package), "--calls", "3", "--out", str(tmp_path), "--against", str(package), "--wide"]
     assert main.run(command) in (0, 1)
     out = capsys.readouterr().out
     print(out)

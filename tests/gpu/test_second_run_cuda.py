@@ -39,7 +39,7 @@ def test_a_hang_has_a_repro(
     monkeypatch.setenv("AOTI_DEBUG_FLIGHT_BYTES", "0")
     x = torch.rand(4, 256, device="cuda")
     torch.save((x, torch.zeros(1, dtype=torch.int32, device="cuda")), "inputs.pt")
-    command = ["triage", str(built.package), "--inputs", "inputs.pt", "--stall", "10", "--json"]
+    command = ["triage", str(built.package), "--inputs", "inputs.pt", "--timeout", "10", "--json"]
     assert main.run(command) == 1
     finding = json.loads(capsys.readouterr().out)
     assert finding["kind"] == "hang"

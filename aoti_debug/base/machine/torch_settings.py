@@ -31,6 +31,7 @@ _DTYPE = "default_dtype"
 _PRECISION = "float32_matmul_precision"
 _CUDNN = "backends.cudnn.allow_tf32"  # torch compares it with those of its operators (aten/src/ATen/Context.cpp)
 _OF_CUDNN = ("backends.cudnn.conv.fp32_precision", "backends.cudnn.rnn.fp32_precision")
+_TAKEN_OVER = {_PRECISION: _OF_PRECISION, _CUDNN: _OF_CUDNN}  # the value of a general setting, by others
 _ATTRIBUTES: Mapping[str, Value] = {  # with their values in a new process
     "utils.deterministic.fill_uninitialized_memory": True,
     "backends.fp32_precision": "none",
@@ -160,26 +161,33 @@ def capture() -> dict[str, Value]:
     """
     import torch
 
-    found = {}
+    found: dict[str, Value] = {}
     for name, setting in _SETTINGS.items():
         try:
             value = setting.read(torch)
         except (AttributeError, RuntimeError):
             continue
-        if value != setting.default:
+        if value != setting.default or name in _taken_over(found):
             found[name] = value
     return found
+
+
+def _taken_over(settings: Container[str]) -> set[str]:
+    """The settings whose value general ones among the given names set."""
+    return {name for general, names in _TAKEN_OVER.items() if general in settings for name in names}
 
 
 def apply(settings: Mapping[str, Value]) -> None:
     """Makes settings those of this process: the given ones, and the defaults of all others.
 
-    A name that is not known, as a newer aoti-debug may have written it, is passed over. Imports torch.
+    Where a general setting is given, those that take its value over and are not given have that value. A name that is
+    not known, as a newer aoti-debug may have written it, is passed over. Imports torch.
     """
     import torch
 
+    taken_over = _taken_over(settings)
     for name, setting in _SETTINGS.items():
-        wanted = settings.get(name, setting.default)
+        wanted = settings.get(name, None if name in taken_over else setting.default)
         try:
             if wanted is not None and setting.read(torch) != wanted:
                 setting.write(torch, wanted)

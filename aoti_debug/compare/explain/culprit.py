@@ -23,6 +23,10 @@ class UndecidedError(Exception):
     """A trial ended in something else than a good or a bad result."""
 
 
+class TimeOverError(Exception):
+    """The time for trials was over before an answer was found."""
+
+
 @dataclass(frozen=True)
 class Culprit:
     """A tensor, or the element of it, that makes a result bad.
@@ -46,6 +50,7 @@ IsBad = Callable[[Mapping[str, "torch.Tensor"]], bool]
 
 Raises:
     UndecidedError: it cannot be told.
+    TimeOverError: there is no time for another trial.
 """
 
 
@@ -57,6 +62,9 @@ def find_culprit(tensors: Mapping[str, torch.Tensor], is_bad: IsBad, value: str 
     Args:
         tensors: what the result is computed from.
         value: the bad number as text: among several tensors, the one that holds it is to blame.
+
+    Raises:
+        TimeOverError: raised by `is_bad`.
     """
     for harmless in (_own, _plain):
         found = [c for name, t in tensors.items() if (c := _of_tensor(name, t, is_bad, harmless)) is not None]

@@ -13,7 +13,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.explain.culprit import UndecidedError, find_culprit
+from aoti_debug.compare.explain.culprit import TimeOverError, UndecidedError, find_culprit
 from aoti_debug.compare.protocol.bad_elements import BadSource
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.recording.values import unravel
@@ -80,7 +80,7 @@ class OperandSource:
             if int(whole.reshape(-1)[of.element]) != of.value:
                 return None
             culprit = find_culprit({str(key): value for key, value in leaves.items()}, is_bad, str(of.value))
-        except UndecidedError:
+        except (UndecidedError, TimeOverError):
             return None
         if culprit is None:
             return None
@@ -143,14 +143,15 @@ class OperandSource:
         """The value of the target with some leaves changed.
 
         Raises:
-            UndecidedError: it cannot be evaluated, or the time is over.
+            UndecidedError: it cannot be evaluated.
+            TimeOverError: the trials take too long.
         """
         evaluation = Evaluation(self._reference, self._graph, Arithmetic.EAGER, self._device)
         for key, value in leaves.items():
             evaluation.set(key, changes.get(str(key), value))
         for name in nodes:
             if time.monotonic() > deadline:
-                raise UndecidedError("the trials take too long")
+                raise TimeOverError("the trials take too long")
             node = self._graph.by_name[name]
             if node.kind is not NodeKind.SUBGRAPH:
                 evaluation.run(node, self._symbols.value(node.size) if node.size else None)

@@ -5,6 +5,7 @@ It needs no graph, and finds the way through any launches: a fault that does not
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.explain.culprit import Culprit, UndecidedError, find_culprit
+from aoti_debug.compare.explain.culprit import Culprit, TimeOverError, UndecidedError, find_culprit
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.pt2 import archive
@@ -30,7 +31,7 @@ from aoti_debug.triage.investigation.investigation import Investigation
 if TYPE_CHECKING:
     import torch
 
-_MAX_SECONDS = 90.0  # of runs
+_SECONDS, _RUNS, _MAX_SECONDS = 90.0, 10, 600.0  # runs may take the first, or as many runs as long as the first one
 _MAX_NAMED = 3
 _MAX_BYTES = 1 << 28  # of the inputs, which are written for each run
 
@@ -55,11 +56,13 @@ def with_changed_inputs(
                 return finding
             behind = _inputs_behind(flow, launch, argument)
             culprit = find_culprit(changed.candidates(behind), changed.fails)
-        except (AotiDebugError, UndecidedError) as error:
+        except (AotiDebugError, UndecidedError, TimeOverError) as error:
             note.text = wording.first_line(str(error))
             return finding
         note.text = f"{wording.pluralize(changed.count, 'run')}: " + (
-            "no single element of an input makes the fault" if culprit is None else f"{culprit.name} makes the fault"
+            "found no element of an input that makes the fault"
+            if culprit is None
+            else f"{culprit.name} makes the fault"
         )
     if culprit is None or not (behind.by_data or _is_unusual(culprit, changed.tensors[culprit.name])):
         return finding
@@ -127,7 +130,7 @@ class _ChangedRuns:
         self._investigation = investigation
         self._what = wording.first_line(verdict.what)
         self._site = launch.site.id
-        self._deadline = time.monotonic() + _MAX_SECONDS
+        self._seconds = self._deadline = math.inf  # set by the first run
         self.count = 0
         self._leaves, self._spec = pytree.tree_flatten(_inputs_of(run))
         positions = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
@@ -150,12 +153,14 @@ class _ChangedRuns:
         """True if the model ends in the same fault with these inputs in place of its own.
 
         Raises:
-            UndecidedError: it ends in another fault, or the time is over.
+            UndecidedError: it ends in another fault.
+            TimeOverError: the time for such runs is over.
         """
         from torch.utils import _pytree as pytree
 
-        if time.monotonic() > self._deadline:
-            raise UndecidedError(f"no answer within {_MAX_SECONDS:g} s")
+        started = time.monotonic()
+        if started > self._deadline:
+            raise TimeOverError(f"no answer after {wording.pluralize(self.count, 'run')} in {self._seconds:.0f} s")
         leaves: list[Any] = list(self._leaves)
         for name, tensor in changes.items():
             leaves[self._positions[name]] = _in_layout(tensor, self.tensors[name])
@@ -163,8 +168,11 @@ class _ChangedRuns:
         with tempfile.TemporaryDirectory(prefix="aoti-debug-inputs-") as folder:
             path = Path(folder) / "inputs.pt"
             input_files.write(input_files.Inputs(tuple(args), kwargs), path)
-            self.count += 1
             verdict = self._investigation.runs.with_inputs(path, Path(folder)).verdict
+        self.count += 1
+        if self.count == 1:
+            self._seconds = min(max(_SECONDS, _RUNS * (time.monotonic() - started)), _MAX_SECONDS)
+            self._deadline = started + self._seconds
         if verdict is None:
             return False
         if verdict.launch is None or verdict.launch.site.id != self._site:

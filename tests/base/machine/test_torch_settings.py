@@ -85,6 +85,14 @@ def test_the_precision_of_products() -> None:
     assert capture() == found
 
 
+def test_a_general_setting_alone_sets_those_that_take_its_value_over() -> None:
+    before = capture()
+    with torch_settings.applied({"float32_matmul_precision": "high"}):
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+        assert torch.backends.mkldnn.matmul.fp32_precision == "tf32"
+    assert capture() == before
+
+
 def test_where_torch_does_not_tell_the_precision_of_products_the_backends_say_it() -> None:
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     found = capture()

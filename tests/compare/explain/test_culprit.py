@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aoti_debug.compare.explain.culprit import Culprit, UndecidedError, find_culprit
+from aoti_debug.compare.explain.culprit import Culprit, TimeOverError, UndecidedError, find_culprit
 
 ROWS = 1000
 FAR = 1 << 36
@@ -105,3 +105,11 @@ def test_trials_that_cannot_be_judged_name_nothing() -> None:
         raise UndecidedError("another fault")
 
     assert find_culprit({"a": ids()}, undecided) is None
+
+
+def test_the_end_of_the_time_is_not_an_answer() -> None:
+    def late(changes: Mapping[str, Tensor]) -> bool:
+        raise TimeOverError("no answer")
+
+    with pytest.raises(TimeOverError):
+        find_culprit({"a": ids()}, late)

@@ -53,8 +53,11 @@ def run_of(base: Path, *, in_loop: bool = False) -> RunDir:
     return open_run(run_directory(base, MANIFEST, writer))
 
 
-def explained(run: RunDir, monkeypatch: pytest.MonkeyPatch, fails: Fails, argument: str = "buf0") -> Finding:
+def explained(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, fails: Fails, argument: str = "buf0", steps: Steps | None = None
+) -> Finding:
     """The finding after runs in which the launch fails if `fails` gives the text of a fault."""
+    steps = Steps() if steps is None else steps
     launch = run.launches[-1]
     weights = torch.ones(2, 3)
     monkeypatch.setattr(changed_inputs, "_inputs_of", lambda _: ((IDS, weights), {}))
@@ -67,7 +70,7 @@ def explained(run: RunDir, monkeypatch: pytest.MonkeyPatch, fails: Fails, argume
 
     verdict = SimpleNamespace(launch=launch, what=f"{FAULT}\nmore")
     investigation = SimpleNamespace(
-        first=SimpleNamespace(verdict=verdict), steps=Steps(), runs=SimpleNamespace(with_inputs=with_inputs)
+        first=SimpleNamespace(verdict=verdict), steps=steps, runs=SimpleNamespace(with_inputs=with_inputs)
     )
     found = Finding(findings.FAULT, FAULT, place_of(launch), evidence=("it never returned",))
     return with_changed_inputs(investigation, found, Dataflow(run), launch, argument)  # type: ignore[arg-type]
@@ -139,6 +142,14 @@ def test_a_fault_that_does_not_come_every_time_has_no_origin(tmp_path: Path, mon
 
     found = explained(run_of(tmp_path), monkeypatch, fails)
     assert (found.origin, len(runs)) == (None, 1)
+
+
+def test_the_end_of_the_time_is_not_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("_SECONDS", "_RUNS"):
+        monkeypatch.setattr(changed_inputs, limit, 0)
+    steps = Steps()
+    found = explained(run_of(tmp_path), monkeypatch, of_index, steps=steps)
+    assert (found.origin, [step.text for step in steps.done]) == (None, ["no answer after 1 run in 0 s"])
 
 
 def test_inputs_that_cannot_be_read_leave_the_finding_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +11,9 @@ from aoti_debug.app.cli import main
 from aoti_debug.base.machine.files import results_home
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests import started_modules
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.operator_schemas import registered
-from tests.paths import ROOT
 from tests.schema import DOCS, problems
 
 SITES = (
@@ -178,9 +175,4 @@ def test_a_start_imports_what_it_needs() -> None:
         ),
         *("aoti_debug.runs.diagnosis.diagnose", "aoti_debug.runs.diagnosis.rescue", "aoti_debug.repro.single_file"),
     )
-    code = f"""import sys
-import aoti_debug.app.cli.commands.repro
-print(*(name for name in {unused} if name in sys.modules))"""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    assert found.stdout == "\n"
+    assert started_modules.imported("import aoti_debug.app.cli.commands.repro", unused) == []

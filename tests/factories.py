@@ -279,6 +279,13 @@ class JournalWriter:
         data = text.encode()
         self._record(RecordType.NOTE, abi.NOTE.codec.pack(code, len(data)) + data)
 
+    def watch(self, text: str, watch: int = 0) -> None:
+        body = text.encode()
+        self._record(RecordType.WATCH, abi.WATCH.codec.pack(watch, len(body)) + body)
+
+    def watch_count(self, hits: int, evaluated: int, unread: int = 0, watch: int = 0) -> None:
+        self._record(RecordType.WATCH_COUNT, abi.WATCH_COUNT.codec.pack(watch, unread, hits, evaluated))
+
     def run_end(self, flags: int = 0) -> None:
         self._record(RecordType.RUN_END, b"", flags)
 

@@ -232,6 +232,7 @@ class NoteCode(int, Enum):
     SUBSTITUTED = 8
     NOT_SUBSTITUTED = 9
     STOPPED = 10
+    WATCH_UNREAD = 11
 
 
 @dataclass(frozen=True)
@@ -319,7 +320,7 @@ WATCH_HIT = Struct(
     "WatchHit",
     "call:I launch:I site:I watch:I thread:I slot:H kind:B phase:B statistic:I replay:I element:q value:d number:Q",
 )
-WATCH_COUNT = Struct("WatchCount", "watch:I reserved:I hits:Q evaluated:Q")
+WATCH_COUNT = Struct("WatchCount", "watch:I unread:I hits:Q evaluated:Q")
 NOTE = Struct("Note", "code:I text_bytes:I")
 CRUMB_HEADER = Struct("CrumbHeader", "magic:8s version:I n_slots:I every:Q reserved:5Q")
 CRUMB_SLOT = Struct("CrumbSlot", "completed:I used:I stream:Q replays:I reserved0:I reserved:5Q")

@@ -321,7 +321,7 @@ typedef struct WatchHit {
 
 typedef struct WatchCount {
   uint32_t watch;
-  uint32_t reserved;
+  uint32_t unread;  // how often the device could not read what the condition asks for
   uint64_t hits;
   uint64_t evaluated;  // how often the condition was looked at
 } WatchCount;          // 24 bytes
@@ -337,6 +337,7 @@ typedef enum NoteCode {
   NOTE_SUBSTITUTED = 8,        // at the end: how much was replaced and skipped
   NOTE_NOT_SUBSTITUTED = 9,    // a launch that could not be skipped, a result that could not be replaced
   NOTE_STOPPED = 10,           // the run has stopped before a launch, as it was told to
+  NOTE_WATCH_UNREAD = 11,      // the first tensor that a watchpoint did not see
 } NoteCode;
 
 typedef struct Note {

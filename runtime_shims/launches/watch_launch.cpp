@@ -188,6 +188,25 @@ void evaluate(ThreadState& thread, const TensorSample& sample, const device::Ten
   }
 }
 
+// Counts a tensor that the device could not read.
+void miss(ThreadState& thread, const TensorSample& sample) {
+  Run& run = *thread.run;
+  if (run.notices.is_first(Notice::kWatchUnread)) {
+    const AotiDebugSite& site = *sample.site;
+    run.note(NOTE_WATCH_UNREAD,
+             "a watchpoint does not see what the device could not read, first " +
+                 std::string(site.slots[sample.slot].name) + " of " + site.kernel + ": " + sample.text,
+             true);
+  }
+  for (const WatchedSlot& watched : run.watchpoints->of(*sample.site)) {
+    if (watched.slot != sample.slot) continue;
+    for (const uint32_t watch : watched.watches) {
+      const uint32_t number = run.watchpoints->miss(watch);
+      if ((number & (number - 1)) == 0) run.record_watch_count(watch);
+    }
+  }
+}
+
 bool has_statistics(const TensorMeta& meta) {
   const Kind kind = dtype(meta.dtype).kind;
   return kind != Kind::kPacked && is_readable(meta);
@@ -259,7 +278,7 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
 }
 
 void look_at_watched(ThreadState& thread, const TensorSample& sample) {
-  if (sample.state != TensorSample::State::kMeasured) return;  // the device could not read it
+  if (sample.state != TensorSample::State::kMeasured) return miss(thread, sample);
   evaluate(thread, sample, nullptr);
 }
 

@@ -14,6 +14,7 @@ enum class Notice : uint8_t {
   kTooManySummarised,
   kIdleWatchActions,
   kGuardsNotCompared,
+  kWatchUnread,
 };
 
 class Notices {

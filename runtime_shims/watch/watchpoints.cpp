@@ -105,7 +105,7 @@ Watchpoints::Watchpoints(std::vector<Watchpoint> watchpoints, uint32_t actions, 
 }
 
 WatchCount Watchpoints::count(uint32_t watch) const {
-  return {watch, 0, counts_[watch].hits.load(), counts_[watch].evaluated.load()};
+  return {watch, counts_[watch].unread.load(), counts_[watch].hits.load(), counts_[watch].evaluated.load()};
 }
 
 }  // namespace aoti_debug

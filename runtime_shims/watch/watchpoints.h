@@ -57,6 +57,9 @@ class Watchpoints {
     counts_[watch].evaluated.fetch_add(times, std::memory_order_relaxed);
   }
 
+  // Counts a tensor that was not read; returns its number, from 1.
+  uint32_t miss(uint32_t watch) { return counts_[watch].unread.fetch_add(1) + 1; }
+
   // Counts hits; returns the number of the first of them, from 1.
   uint64_t hit(uint32_t watch, uint64_t times) { return counts_[watch].hits.fetch_add(times) + 1; }
   // Whether the hit with this number of a watchpoint is recorded.
@@ -73,6 +76,7 @@ class Watchpoints {
   struct Count {
     std::atomic<uint64_t> hits{0};
     std::atomic<uint64_t> evaluated{0};
+    std::atomic<uint32_t> unread{0};
   };
 
   std::vector<Watchpoint> watchpoints_;

@@ -58,7 +58,7 @@ STRUCTS = {
         "<IIIIIHBBIIqdQ",
         "call launch site watch thread slot kind phase statistic replay element value number",
     ),
-    "watch_count": ("<IIQQ", "watch _ hits evaluated"),
+    "watch_count": ("<IIQQ", "watch unread hits evaluated"),
     "run_end": ("<", ""),
 }
 

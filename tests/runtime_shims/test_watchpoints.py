@@ -218,3 +218,24 @@ def test_a_watchpoint_that_does_not_parse_is_ignored(load: Load, capfd: pytest.C
     err = capfd.readouterr().err
     assert "\n  x: big\n     ^\n" in err
     assert "AOTI_DEBUG_ON_HIT=explode is not save, stack, stop or count" in err
+
+
+def test_what_the_device_cannot_read_is_counted_and_said_once(
+    load: Load, device_library: Path, journal: Callable[[], Journal], capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = load(device_library, WATCH="y: nan; triton*: max > 5; x: nan", PRINT="none")
+    runtime.site(0, "triton_poi_fused_0", Slot("y", role=OUT))
+    y = Handle(torch.full((10,), math.nan))
+    runtime.lib.f_mark(y.pointer)
+    for unread in (0, 1):
+        runtime.lib.f_set(b"unread", unread)
+        for _ in range(3):
+            with runtime.call(), runtime.launch(0, y.value):
+                pass
+    runtime.unload()
+    counts = {record.watch: (record.hits, record.evaluated, record.unread) for record in journal().of("watch_count")}
+    assert counts == {0: (3, 3, 3), 1: (0, 3, 3), 2: (0, 0, 0)}
+    said = "a watchpoint does not see what the device could not read, first y of triton_poi_fused_0"
+    notes = [note.text for note in journal().of("note") if said in note.text]
+    assert notes == [f"{said}: not read: CUDA_ERROR_OUT_OF_MEMORY"]
+    assert capfd.readouterr().err.count(said) == 1

@@ -49,12 +49,14 @@ class Watchpoint:
         text: as it was written: "buf7: absmax > 1e4".
         hits: how often its condition held; of a process that was killed, up to the last power of two.
         evaluated: how often it was looked at.
+        unread: how often the device could not read the tensor.
         recorded: the first hits, one by one.
     """
 
     text: str
     hits: int
     evaluated: int
+    unread: int
     recorded: tuple[WatchHit, ...]
 
     @property
@@ -84,7 +86,8 @@ def join(ordered: Iterable[WatchpointRecord], manifest: Manifest) -> tuple[Watch
     for watch, text in sorted(texts.items()):
         recorded, count = tuple(hits.get(watch, ())), counts.get(watch)
         total = max([0 if count is None else count.hits, *(hit.number for hit in recorded)])
-        found.append(Watchpoint(text, total, max(total, 0 if count is None else count.evaluated), recorded))
+        evaluated, unread = (0, 0) if count is None else (count.evaluated, count.unread)
+        found.append(Watchpoint(text, total, max(total, evaluated), unread, recorded))
     return tuple(found)
 
 

@@ -41,6 +41,8 @@ def _recorded(run: RunDir) -> Sequence[WatchHit]:
 def _watchpoint_lines(watchpoint: Watchpoint, width: int) -> list[str]:
     looked = f"looked at {wording.pluralize(watchpoint.evaluated, 'time')}"
     times = wording.pluralize(watchpoint.hits, "hit") if watchpoint.hits else "no hit"
+    if watchpoint.unread:
+        looked += f"; {wording.pluralize(watchpoint.unread, 'time')} the values could not be read"
     lines = terminal_cells.fitted(f"WATCH {watchpoint.text}: {times}, {looked}", width)
     for hit in watchpoint.recorded[:_SHOWN]:
         lines.append(terminal_cells.shorten_middle(f"  {hit_text(hit)}", width))
@@ -69,6 +71,7 @@ def watch_document(run: RunDir) -> list[dict[str, Any]]:
             "watch": watchpoint.text,
             "hits": watchpoint.hits,
             "evaluated": watchpoint.evaluated,
+            "unread": watchpoint.unread,
             "recorded": [_hit(hit) for hit in watchpoint.recorded],
         }
         for watchpoint in run.timeline.watchpoints

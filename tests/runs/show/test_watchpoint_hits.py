@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 from aoti_debug.base.abi import CallKind, Phase, WatchAction, WatchStatistic
+from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir import watchpoints
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
-from aoti_debug.runs.show.watchpoint_hits import hit_text
-from tests.factories import arg, make_manifest, site
+from aoti_debug.runs.show.watchpoint_hits import hit_text, watch_document, watch_lines
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 
 HIT = WatchHitRecord(
     time_ns=1,
@@ -27,7 +29,7 @@ HIT = WatchHitRecord(
 
 
 def test_counts_of_a_process_that_was_killed() -> None:
-    records = (WatchRecord(0, 7, 0, "buf0: absmax > 1e4"), WatchCountRecord(1, 7, 0, 4, 100), HIT)
+    records = (WatchRecord(0, 7, 0, "buf0: absmax > 1e4"), WatchCountRecord(1, 7, 0, 4, 100, 0), HIT)
     (found,) = watchpoints.join(records, make_manifest(site("cpp_fused_relu_0", arg("buf0"))))
     assert (found.text, found.hits, found.evaluated) == ("buf0: absmax > 1e4", 5, 100)
     assert found.stopped is not None
@@ -44,3 +46,15 @@ def test_a_hit_in_words() -> None:
     assert hit_text(before) == f"0.3  cpp_fused_relu_0  {name} before it, nan is nan"
     replayed = replace(hit, replay=731)
     assert hit_text(replayed) == f"{hit_text(hit)}, in replay 731 of the CUDA graph that captured call {hit.key.call}"
+
+
+def test_values_that_could_not_be_read_are_not_values_that_are_fine(tmp_path: Path) -> None:
+    journal = JournalWriter()
+    journal.watch("buf0: nan")
+    journal.watch_count(hits=0, evaluated=3)
+    journal.watch_count(hits=0, evaluated=4, unread=2)
+    path = run_directory(tmp_path, make_manifest(site("triton_0", arg("buf0"))), journal)
+    run = rundir.open_run(path)
+    assert watch_lines(run, 200) == ["WATCH buf0: nan: no hit, looked at 4 times; 2 times the values could not be read"]
+    (document,) = watch_document(run)
+    assert (document["evaluated"], document["unread"]) == (4, 2)

@@ -344,8 +344,8 @@ class JournalBlock:
         )
 
     def _watch_count(self, body: int, _flags: int, time_ns: int) -> WatchCountRecord:
-        watch, hits, evaluated = abi.WATCH_COUNT.codec.unpack_from(self.data, body)
-        return WatchCountRecord(time_ns, self.thread, watch, hits, evaluated)
+        watch, unread, hits, evaluated = abi.WATCH_COUNT.codec.unpack_from(self.data, body)
+        return WatchCountRecord(time_ns, self.thread, watch, hits, evaluated, unread)
 
     def _note(self, body: int, _flags: int, time_ns: int) -> NoteRecord:
         code, size = abi.NOTE.codec.unpack_from(self.data, body)

@@ -240,13 +240,14 @@ class WatchHitRecord(NamedTuple):
 
 
 class WatchCountRecord(NamedTuple):
-    """The number of times that a watchpoint was evaluated and hit up to now."""
+    """The number of times that a watchpoint was evaluated, hit, and could not be evaluated up to now."""
 
     time_ns: int
     thread: int
     watch: int
     hits: int
     evaluated: int
+    unread: int
 
 
 class NoteRecord(NamedTuple):

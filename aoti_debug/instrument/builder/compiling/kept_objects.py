@@ -14,7 +14,7 @@ from aoti_debug.base.machine import cache
 from aoti_debug.instrument.builder.compiling.toolchain import RUNTIME, Toolchain
 from aoti_debug.package.manifest import KernelCompilation
 
-KEPT_OBJECTS = 128  # of 0.1 to 1 MB
+KEPT_OBJECTS = 1024  # of 0.1 to 1 MB
 _HEADER = "aoti_debug.h"  # the header of instrumented code; it includes only headers of the C++ library
 _INCLUDED_FILE = re.compile(r'^\s*#\s*include\s*"([^"\n]*)"', re.MULTILINE)
 _KIND, _NAME = "headers", "leading.h"
@@ -46,9 +46,14 @@ def compile_text(toolchain: Toolchain, work: Path, text: str, name: str, words: 
     if not set(_INCLUDED_FILE.findall(text)) <= {_HEADER}:
         fill(work)
         return output
-    key = toolchain.key(name, text, (RUNTIME / _HEADER).read_text(), *_by_kind(words))
+    key = toolchain.key(name, text, (RUNTIME / _HEADER).read_text(), *_by_kind(_wherever_we_lie(words)))
     shutil.copyfile(cache.entry("objects", key, fill, KEPT_OBJECTS) / output.name, output)
     return output
+
+
+def _wherever_we_lie(words: Sequence[str]) -> list[str]:
+    """The options without the folder of our own header, so that installations of this tool share what they compile."""
+    return [word for word in words if word != f"-I{RUNTIME}"]
 
 
 def _by_kind(words: Sequence[str]) -> list[str]:
@@ -121,12 +126,12 @@ def include_precompiled(
 
 def find_header(toolchain: Toolchain, text: str, compilation: KernelCompilation) -> Path | None:
     """The precompiled form of the header with this text, for the kernels of a package; None if the cache has none."""
-    directories = [f"-I{path}" for path in (*compilation.include_dirs, RUNTIME)]
+    directories = [f"-I{path}" for path in compilation.include_dirs]
     found = cache.find(_KIND, _key(toolchain, text, [*compilation.kernel_flags, *directories]))
     return None if found is None else found / f"{_NAME}{toolchain.compiler.header_suffix}"
 
 
 def _key(toolchain: Toolchain, text: str, words: Sequence[str]) -> str:
-    """The order of macros and code generation flags does not matter to a header."""
-    ordered = sorted(words, key=lambda word: "" if word.startswith("-I") else word)
+    """The order of macros and code generation flags does not matter to a header, which includes none of ours."""
+    ordered = sorted(_wherever_we_lie(words), key=lambda word: "" if word.startswith("-I") else word)
     return toolchain.key(text, *ordered)

@@ -75,6 +75,18 @@ def test_a_changed_header_is_compiled(object_of: Callable[..., str], tmp_path: P
     assert [*found, object_of(text)] == ["1", "1", "2"]
 
 
+def test_another_place_of_the_same_header_is_no_reason_to_compile(
+    object_of: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [object_of(TEXT, "kernel", "-Ia", f"-I{tmp_path}")]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "aoti_debug.h").write_text("")
+    monkeypatch.setattr(kept_objects, "RUNTIME", other)
+    found += [object_of(TEXT, "kernel", "-Ia", f"-I{other}"), object_of(TEXT, "kernel", f"-I{tmp_path}")]
+    assert found == ["1", "1", "2"]
+
+
 def test_a_text_that_includes_other_files_is_always_compiled(object_of: Callable[..., str]) -> None:
     text = f'#include "aoti_debug.h"\n # include "mine.h"\n{TEXT}'
     assert [object_of(text), object_of(text)] == ["1", "2"]

@@ -19,7 +19,7 @@ from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.base.native import core_stacks, crash_stacks
+from aoti_debug.base.native import core_file, core_stacks, crash_stacks
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
 from aoti_debug.instrument.builder.build import manifest_of
@@ -27,9 +27,8 @@ from aoti_debug.package.manifest import Manifest, Site
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.runs.diagnosis import rescue
-from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
-from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.diagnosis.run_findings import crash_text, finding_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.running_process import PackageState
@@ -40,7 +39,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage import session
 from aoti_debug.triage.checks import faults
-from aoti_debug.triage.investigation import core_launch
+from aoti_debug.triage.investigation import core_launch, gpu_core
 from aoti_debug.triage.investigation.core_launch import SiteInCore
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
@@ -60,7 +59,7 @@ def triage_core(
     *,
     command: Sequence[str] = (),
 ) -> TriageDir:
-    """Finds out what a process with a package was doing when its core file was written.
+    """Finds out what a process with a package, or its GPU, was doing when its core file was written.
 
     Args:
         options: the core file as `model`; with `exported`, model lines of a compiled package.
@@ -70,7 +69,7 @@ def triage_core(
     Raises:
         UsageError: it is not the package of the core, or is not known.
         ArtifactError: the core or the package is damaged, or the program of the process is gone.
-        ToolchainError: there is no gdb, or it cannot read the core.
+        ToolchainError: there is no gdb (of a GPU's core dump: no cuda-gdb), or it cannot read the core.
     """
     return session.recorded(options, listener, command, partial(_investigate, package))
 
@@ -108,6 +107,8 @@ class _Case:
 
 
 def _investigate(package: Path | None, options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
+    if core_file.is_gpu_core(options.model):
+        return _of_gpu(package, options, folder, steps)
     with CoreFile(options.model) as core, cache.scratch() as unpacked:
         given = None if package is None else _package(package, options.name)
         library = "" if given is None else core_launch.library_of(core, given, unpacked)
@@ -129,6 +130,19 @@ def _investigate(package: Path | None, options: TriageOptions, folder: Path, ste
             manifest, library = run_directory.open_run(run).manifest, str(state.library)
         case = _Case(core, stacks, manifest, library, state, run, package)
         return _of_stack(case) if run is None else _of_run(case, run, options, folder, steps)
+
+
+def _of_gpu(package: Path | None, options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
+    """What the core dump of a GPU and the package tell: the kernel, its launch site, no values."""
+    given = None if package is None else _package(package, options.name)
+    with steps.step("core dump of a GPU") as note:
+        core = gpu_core.read(options.model)
+        note.text = f"{core.exception} in {core.kernel or 'an unknown kernel'}"
+    manifest = None if given is None else _manifest(given, options, folder)
+    finding = gpu_core.finding_of(core, manifest)
+    if package is not None and given is not None and given.kind is not ArtifactKind.INSTRUMENTED:
+        finding = replace(finding, next=(shlex.join(["aoti-debug", "build", str(package)]),))
+    return Outcome(finding, None)
 
 
 def _package(path: Path, name: str) -> Artifact:

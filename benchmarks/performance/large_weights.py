@@ -27,6 +27,7 @@ from benchmarks import checkout
 GIB = 1 << 30
 WIDTH, LARGE_WIDTH = 4096, 16384  # rows and columns of a weight; those of --large
 KERNEL = "*embedding*"  # the launch that is recorded alone, and replayed
+LLAMA_KERNEL = "*_copy_add_embedding*"  # of Llama, in which several kernels look rows up
 INTERVAL = 0.05  # seconds
 PROGRAM = "program.pt2"
 
@@ -176,7 +177,7 @@ def measure(words: Sequence[str], folder: Path) -> Cost:
     scratch.mkdir(exist_ok=True)
     variables = checkout.environment(
         TMPDIR=str(scratch),
-        AOTI_DEBUG_CACHE_DIR=str(scratch / "cache"),
+        XDG_CACHE_HOME=str(scratch / "cache"),
         TORCHINDUCTOR_CACHE_DIR=str(scratch / "inductor"),
     )
     began = time.monotonic()
@@ -199,8 +200,8 @@ class Step:
     status: int = 0
 
 
-def steps(device: str) -> Iterator[Step]:
-    """Yields the steps in order."""
+def steps(device: str, kernel: str) -> Iterator[Step]:
+    """Yields the steps in order; a launch of `kernel` is recorded alone, and replayed."""
     python, debug = [sys.executable, "-c"], [sys.executable, "-m", "aoti_debug"]
     yield Step("torch: compile and package", [*python, COMPILE, PROGRAM, "plain.pt2"], ["scratch/inductor"])
     yield Step("torch: load and call", [*python, LOAD, "plain.pt2", device])
@@ -211,23 +212,23 @@ def steps(device: str) -> Iterator[Step]:
     yield Step("build", [*debug, "build", PROGRAM, "-o", "inside.pt2"])
     for level in ("3", "2", "1"):
         yield Step(f"run, level {level}", [*debug, "run", "inside.pt2", "--level", level])
-    yield from replay("", debug)
+    yield from replay("", debug, kernel)
     yield Step("triage, clean", [*debug, "triage", PROGRAM], ["inside.pt2", "aoti-debug"])
     referred = ["--weights", "by-reference", "-o", "reference.pt2"]
     yield Step("by reference: build", [*debug, "build", PROGRAM, *referred])
     for level in ("3", "2"):
         yield Step(f"by reference: run, level {level}", [*debug, "run", "reference.pt2", "--level", level])
-    one = ["--level", "1", "--filter", KERNEL]
+    one = ["--level", "1", "--filter", kernel]
     yield Step("by reference: run, level 1, a kernel", [*debug, "run", "reference.pt2", *one])
-    yield from replay("by reference: ", debug)
+    yield from replay("by reference: ", debug, kernel)
     yield Step("by reference: triage, clean", [*debug, "triage", "reference.pt2"], ["aoti-debug/triages"])
     bad = [*debug, "triage", "reference.pt2", "--inputs", "program.bad.pt"]
     yield Step("by reference: triage, bad token", bad, status=1)
 
 
-def replay(prefix: str, debug: Sequence[str]) -> Iterator[Step]:
+def replay(prefix: str, debug: Sequence[str], kernel: str) -> Iterator[Step]:
     """Yields the steps that write and run the repro of a launch of the last run."""
-    yield Step(f"{prefix}repro", [*debug, "repro", KERNEL, "-o", "repro"])
+    yield Step(f"{prefix}repro", [*debug, "repro", kernel, "-o", "repro"])
     yield Step(f"{prefix}repro.py", [sys.executable, "repro/repro.py"], ["repro"])
 
 
@@ -243,7 +244,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keep all files here; a program that is there is taken")
     arguments = parser.parse_args()
     failed = 0
-    dtype, width, item = ("bfloat16", LARGE_WIDTH, 2) if arguments.large else ("float32", WIDTH, 4)
+    dtype, width, item = ("bfloat16", LARGE_WIDTH, 2) if arguments.large or arguments.llama else ("float32", WIDTH, 4)
+    kernel = LLAMA_KERNEL if arguments.llama else KERNEL
     device = "cuda" if arguments.large else arguments.device
     only = arguments.only or ("by reference" if arguments.large else "")
     for size in [15.0] if arguments.llama or arguments.large else arguments.sizes:
@@ -256,7 +258,7 @@ def main() -> int:
                 sys.exit((folder / "log.txt").read_text())
             print(f"\n{(folder / PROGRAM).stat().st_size / GIB:.2f} GiB of weights, {dtype}, {device}")
             print(f"{'step':36} {'seconds':>8} {'disk GiB':>9} {'memory GiB':>11}  status")
-            failed += sum(not is_done(step, folder) for step in steps(device) if only in step.name)
+            failed += sum(not is_done(step, folder) for step in steps(device, kernel) if only in step.name)
     return 1 if failed else 0
 
 

@@ -18,8 +18,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
-from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir import breadcrumbs, recorded_runs, run_directory
 from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint

@@ -60,12 +60,25 @@ class CoreSignal:
 
 def is_core(path: Path) -> bool:
     """True for a core file of a process or of a GPU, by its content."""
+    return _machine(path) is not None
+
+
+def is_gpu_core(path: Path) -> bool:
+    """True for a core dump of a GPU, by its content."""
+    return _machine(path) == _CUDA
+
+
+def _machine(path: Path) -> int | None:
+    """The processor of a core file; None if it is no core file of 64 bits."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEADER.size)
     except OSError:
-        return False
-    return len(head) == _HEADER.size and head.startswith(_IDENTITY) and _HEADER.unpack(head)[1] == _CORE
+        return None
+    if len(head) < _HEADER.size or not head.startswith(_IDENTITY):
+        return None
+    _, kind, machine, *_ = _HEADER.unpack(head)
+    return int(machine) if kind == _CORE else None
 
 
 class CoreFile:

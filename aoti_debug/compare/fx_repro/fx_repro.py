@@ -39,8 +39,7 @@ from aoti_debug.repro.folder import check_free, default_path, unfinished
 from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_inputs, require_trust
 from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.repro.run_again import run_again
-from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import RunInfo
 from aoti_debug.runs.rundir.timeline import Launch
@@ -60,3 +63,18 @@ def _of_launches_of(run: RunDir, verdict: Verdict) -> Verdict:
 
     surfaced = None if verdict.surfaced is None else newer(verdict.surfaced)
     return replace(verdict, suspects=tuple(map(newer, verdict.suspects)), surfaced=surfaced)
+
+
+def open_diagnosed(name: str | Path | None = None, base: Path | None = None) -> DiagnosedRun:
+    """Opens a run (see `run_directory.find`) after rescuing the tensors that its flight recorder holds.
+
+    Raises:
+        RunDirError: there is none, or it is damaged or of another version.
+    """
+    diagnosed = DiagnosedRun(run_directory.open_run(name, base))
+    if shared_files.linked(diagnosed.run.path, shared_files.FLIGHT_RECORDER) is None:
+        return diagnosed
+    from aoti_debug.runs.diagnosis.rescue import rescued  # writes tensors; few runs are opened while they hold any
+
+    rescued_run, _ = rescued(diagnosed)
+    return rescued_run

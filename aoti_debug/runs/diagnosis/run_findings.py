@@ -192,6 +192,15 @@ def headline(run: RunDir, what: str, proof: Proof, suspects: Sequence[Launch], w
     return first
 
 
+def device_error(code: int) -> str:
+    """ "invalid memory access on the GPU": what an error number of the CUDA driver means.
+
+    Raises:
+        KeyError: it is none that a kernel can cause.
+    """
+    return _DEVICE_ERRORS[code]
+
+
 def crash_text(signal: str, place: str) -> str:
     """ "invalid memory access in cpp_fused_relu_0": what a signal means.
 

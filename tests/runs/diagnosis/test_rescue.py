@@ -16,7 +16,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnose import diagnose
-from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.diagnosis.diagnosed_run import open_diagnosed
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, rescued_tensors

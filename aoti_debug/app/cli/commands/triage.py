@@ -152,7 +152,8 @@ def command(
     the first package.
 
     A core file of a process that had loaded a package is read with gdb: the launch that it ended in, by its stacks,
-    the records of its run and the memory in the core. --package names the package.
+    the records of its run and the memory in the core. --package names the package. That of a GPU is read with cuda-gdb:
+    the kernel that failed, and where in it.
 
     RANKS is the directory of a run of several ranks (torchrun), or its name. Nothing is run then: the verdict is the
     rank that failed first with its launch, and the ranks that wait for it.

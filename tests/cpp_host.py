@@ -7,25 +7,23 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pytest
 import torch
 
-from tests.once import once
+from tests.kept import contents, kept
 from tests.paths import CPP
 
 
-def compiled_host(factory: pytest.TempPathFactory) -> Path:
-    """The program, compiled once a session."""
+def compiled_host() -> Path:
+    """The program, compiled once."""
+    root, source = Path(torch.__file__).parent, CPP / "host.cpp"
+    command = ["g++", "-O0", "-std=c++20", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    include = [f"-I{root}/include", f"-I{root}/include/torch/csrc/api/include"]
+    libraries = [f"-L{root}/lib", f"-Wl,-rpath,{root}/lib", "-ltorch", "-ltorch_cpu", "-lc10"]
 
-    def make(folder: Path) -> Path:
-        root, program = Path(torch.__file__).parent, folder / "host"
-        command = ["g++", "-O0", "-std=c++20", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
-        command += [str(CPP / "host.cpp"), f"-I{root}/include", f"-I{root}/include/torch/csrc/api/include"]
-        libraries = [f"-L{root}/lib", f"-Wl,-rpath,{root}/lib", "-ltorch", "-ltorch_cpu", "-lc10"]
-        subprocess.run([*command, "-o", str(program), *libraries], check=True)
-        return program
+    def make(program: Path) -> None:
+        subprocess.run([*command, str(source), *include, "-o", str(program), *libraries], check=True)
 
-    return once(factory, "cpp-host", make)
+    return kept("host", [*contents(source), *command, *libraries], make)
 
 
 def call(

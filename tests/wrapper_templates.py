@@ -1,13 +1,16 @@
-"""Inductor's compilation of wrappers, with what takes most of the time compiled once.
+"""Inductor's compilation of wrappers and kernels, with what takes most of the time compiled once.
 
 That is the templates of `std::regex`, and the C functions that a host calls, which are the same in every wrapper. All
-else is compiled as torch compiles it: its text, its headers, its options, and one object of each wrapper.
+else is compiled as torch compiles it: its text, its headers, its options, and one object of each source. Objects are
+kept from session to session.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,9 +23,11 @@ from aoti_debug.base.machine.compiler import find_compiler, find_torch
 from aoti_debug.instrument.builder.compiling import compile_library
 from aoti_debug.instrument.builder.compiling.compile_library import DECLARATIONS, compile_templates
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from tests.kept import kept
 
 Run = Callable[[str, str], None]  # runs the command line of a compiler, in a folder
 WRAPPER_HEADERS = "torch/csrc/inductor/aoti_include"
+_OWN_FILE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 
 
 def share() -> None:
@@ -43,7 +48,8 @@ def share() -> None:
 
 
 def sharing(run: Run, headers: Path) -> Run:
-    """Like `run`, except that headers of wrappers declare the templates, and that wrappers are compiled in parts.
+    """Like `run`, except that headers of wrappers declare the templates, that wrappers are compiled in parts, and that
+    objects are kept.
 
     Args:
         headers: the folder of the headers that are precompiled.
@@ -54,14 +60,38 @@ def sharing(run: Run, headers: Path) -> Run:
         included = [Path(word) for word in words if word.endswith(".h") and Path(word).parent == headers]
         for header in included:
             _declare(header)
-        source = next((word for word in words if word.endswith(".wrapper.cpp")), None)
-        if source is None or not included or "-c" not in words:
+        source = next((word for word in words if word.endswith(".cpp")), None)
+        if source is None or "-c" not in words:
             run(cmd_line, cwd)
-        else:
+        elif source.endswith(".wrapper.cpp") and included:
             in_parts = all(header.with_name(f"{header.name}.gch").exists() for header in included)
-            _compile(source, words, lambda command: run(shlex.join(command), cwd), in_parts)
+            _keep(words, cwd, lambda: _compile(source, words, lambda part: run(shlex.join(part), cwd), in_parts))
+        else:
+            _keep(words, cwd, lambda: run(cmd_line, cwd))
 
     return run_compile_cmd
+
+
+def _keep(words: Sequence[str], cwd: str, compile_: Callable[[], None]) -> None:
+    """Compiles a source in a folder, unless an object of the same text, name and options is kept.
+
+    The folder of the source, which may be another in each session, does not count.
+    """
+    source, output = (next(word for word in words if word.endswith(".cpp")), words[words.index("-o") + 1])
+    text, made = Path(cwd, source).read_text().partition("// Compile cmd")[0], Path(cwd, output)
+    if _OWN_FILE.search(text):
+        compile_()
+        return
+
+    def make(path: Path) -> None:
+        compile_()
+        shutil.copyfile(made, path)
+
+    options = [word for word in words if word not in (source, output)]
+    found = kept("package.o", [text, Path(source).name, *options], make)
+    part = made.with_suffix(f".{os.getpid()}")
+    shutil.copyfile(found, part)
+    part.replace(made)
 
 
 def _declare(header: Path) -> None:

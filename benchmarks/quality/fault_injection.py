@@ -1,7 +1,7 @@
 """Has every call of the runtime to the system fail in turn, and looks at what the model and the run notice of it.
 
 usage: python -m benchmarks.quality.fault_injection [--only WORD ...] [--step N] [--memory-step N] [--driver-step N]
-    [--cut-step N] [--short-step N] [--minutes N] [--jobs N] [--objects DIR] [--folder DIR]
+    [--cut-step N] [--short-step N] [--minutes N] [--jobs N] [--folder DIR]
 
 A C++ host that has loaded a package forks for each point (tests/runtime_shims/fault_injection.py): there is no Python
 and no torch in it. One call fails: open, write, mmap, std::thread, new, cuMemAlloc, …, with each error that it may end
@@ -107,7 +107,6 @@ def main() -> int:
     parser.add_argument("--short-step", type=int, default=1, metavar="N", help="a write ends at each N-th byte")
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="no point begins after them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="hosts at a time")
-    parser.add_argument("--objects", type=Path, help="where the compiled objects stay")
     parser.add_argument("--folder", type=Path, help="where the runs go: in memory, unless it says something else")
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -119,7 +118,7 @@ def main() -> int:
             for setting in SETTINGS.values()
             if not arguments.only or any(word in setting.name for word in arguments.only)
         ]
-        built = _build(Path(temporary), arguments.objects or Path(temporary) / "objects", settings)
+        built = _build(Path(temporary), settings)
         tasks = [task for setting in settings for task in _tasks(setting)]
         random.Random(0).shuffle(tasks)  # where time is short, some of each setting
         arguments.deadline = time.monotonic() + 60 * arguments.minutes
@@ -142,12 +141,12 @@ def main() -> int:
     return _report(found, time.monotonic() - began)
 
 
-def _build(folder: Path, objects: Path, settings: Sequence[Setting]) -> dict[Machine, Built]:
+def _build(folder: Path, settings: Sequence[Setting]) -> dict[Machine, Built]:
     built = {}
     for machine in dict.fromkeys(setting.machine for setting in settings):
         made = folder / machine.name
         made.mkdir()
-        built[machine] = fault_injection.build(made, objects, machine)
+        built[machine] = fault_injection.build(made, machine)
     return built
 
 

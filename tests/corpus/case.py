@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,28 @@ class Case:
     @property
     def kind(self) -> str:
         return self.expected.kind if self.expected else "clean"
+
+
+class SideBySide(nn.Module):
+    """Models that share nothing; the arguments are a list for each of them."""
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def forward(self, arguments: Sequence[Sequence[Any]]) -> Any:
+        return [model(*of) for model, of in zip(self.models, arguments, strict=True)]
+
+
+def together(name: str, cases: Sequence[Case]) -> Case:
+    """Clean models in one, which is triaged with the options of all; they are exported with their arguments alone."""
+    assert all(case.expected is None and not (case.configs or case.not_compared) for case in cases)
+
+    def make(device: str) -> Example:
+        examples = [case.make(device) for case in cases]
+        return Example(SideBySide([one.module for one in examples]), ([list(one.args) for one in examples],))
+
+    return Case(name, make, options=tuple(word for case in cases for word in case.options))
 
 
 @dataclass(frozen=True)

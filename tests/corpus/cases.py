@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from tests.corpus import addresses, clean_layers, clean_tensors, contracts, eager, numbers, operators, wrong_values
-from tests.corpus.case import Case
+from tests.corpus.case import Case, together
 
 FAULTS: tuple[Case, ...] = (
     *(*addresses.CASES, *numbers.CASES, *contracts.CASES, *operators.CASES, *wrong_values.CASES),
     *eager.CASES,
 )
 CLEAN: tuple[Case, ...] = (*clean_layers.CASES, *clean_tensors.CASES)
+_OF_EACH_KIND = (
+    "attention_boolean_mask",
+    "guarded_layers",
+    "pictures",
+    "infinite_bounds",
+    "cond",
+    "mutation_and_views",
+)
+TOGETHER = together("clean_together", [case for case in CLEAN if case.name in _OF_EACH_KIND])
 
 
 def faults(device: str) -> tuple[Case, ...]:

@@ -42,7 +42,7 @@ def main() -> None:
         torch.ops.load_library(library)
     from tests.corpus import cases
 
-    known = {case.name: case for case in (*cases.faults(device), *cases.clean(device))}
+    known = {case.name: case for case in (*cases.faults(device), *cases.clean(device), cases.TOGETHER)}
     for name in sys.stdin.read().split():
         export(known[name], device, Path(folder) / name)
         print(name, flush=True)

@@ -1,7 +1,7 @@
 """The corpus on the CPU: the verdict and its origin are right, and clean models raise no alarm.
 
-Every case takes half a minute, so that the suite runs one of each kind; `--whole-corpus` runs all of them, as
-benchmarks/triage/triage.py does.
+Every case takes seconds, so that the suite runs one of each kind, and of clean models six in one; `--whole-corpus` runs
+all of them, as benchmarks/triage/triage.py does.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ ALWAYS = frozenset(
             "eager_refuses_a_computed_index",
             "cast_in_a_kernel",
         ),
-        *("attention_boolean_mask", "guarded_layers", "pictures", "infinite_bounds", "random_numbers", "cond"),
-        "mutation_and_views",
+        "random_numbers",
     }
 )
 
@@ -61,9 +60,10 @@ def test_no_two_cases_have_one_name() -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
-    every = cases.faults("cpu") if metafunc.function is test_fault else cases.clean("cpu")
+    every = cases.faults("cpu") if metafunc.function is test_fault else (*cases.clean("cpu"), cases.TOGETHER)
     whole = metafunc.config.getoption("--whole-corpus")
-    metafunc.parametrize("case", [case for case in every if whole or case.name in ALWAYS], ids=named)
+    chosen = [case for case in every if whole or case.name in ALWAYS or case is cases.TOGETHER]
+    metafunc.parametrize("case", chosen, ids=named)
 
 
 def test_those_that_always_run_are_there() -> None:

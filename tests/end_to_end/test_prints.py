@@ -74,7 +74,7 @@ def test_a_cpp_program_prints_what_eager_prints(prints: Printing, tmp_path_facto
     folder = tmp_path_factory.mktemp("cpp")
     expected, outputs = in_eager(prints.program)
     inputs, _ = torch.export.load(prints.program).example_inputs
-    host = cpp_host.compiled_host(tmp_path_factory)
+    host = cpp_host.compiled_host()
     ran = cpp_host.call(host, prints.package, inputs, folder, {"AOTI_DEBUG_LEVEL": "0"})
     sums = "".join(f"{output.double().sum().item():.17g}\n" for output in outputs)
     assert ran.stdout == expected + sums

@@ -12,6 +12,9 @@ import torch
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import ReproOptions, write_repro
@@ -39,17 +42,18 @@ MODELS = (
     "planned",
 )
 
-# Runs each script as its own main program, one after the other: what one has compiled is there for the next launch of
-# the same kernel.
+# Runs each script as its own main program, one after the other: what one has compiled, here or in an earlier session,
+# is there for the next launch of the same kernel.
 SCRIPTS = """
-import contextlib, io, json, os, pathlib, runpy, sys
-found, compiled = {}, {}
-options, *scripts = json.loads(sys.argv[1])
+import contextlib, io, json, os, pathlib, runpy, shutil, sys
+options, kept, *scripts = json.loads(sys.argv[1])
+found, kept = {}, pathlib.Path(kept)
+compiled = {library.name: library for library in kept.glob("*.so")}
 for script in scripts:
     build = pathlib.Path(script).with_name("build")
     build.mkdir(mode=0o700, exist_ok=True)
     for name, library in compiled.items():
-        os.link(library, build / name)
+        os.symlink(library, build / name)
     for name in [n for n in sys.modules if n.partition(".")[0] == "replay"]:
         del sys.modules[name]
     path, sys.argv = list(sys.path), [script, *options]
@@ -60,7 +64,12 @@ for script in scripts:
         except SystemExit as end:
             found[script] = [end.code, said.getvalue()]
     sys.path[:] = path
-    compiled |= {library.name: library for library in build.glob("*.so")}
+    for library in build.glob("*.so"):
+        if library.name not in compiled:
+            part = kept / f"{library.name}.{os.getpid()}"
+            shutil.copyfile(library, part)
+            os.replace(part, kept / library.name)
+            compiled[library.name] = kept / library.name
 print(json.dumps(found))
 """
 
@@ -70,7 +79,10 @@ def replay_all(folders: list[Path], options: list[str], folder: Path) -> dict[st
     every = folder / "every.py"
     every.write_text(SCRIPTS)
     scripts = [str(folder / "repro.py") for folder in folders]
-    done = run_script(every, json.dumps([options, *scripts]), directory=Path("/"))
+    tools = Toolchain(find_compiler(), find_torch())
+    kept = cache.directory() / "kernels-of-tests" / tools.key()
+    kept.mkdir(parents=True, exist_ok=True)
+    done = run_script(every, json.dumps([options, str(kept), *scripts]), directory=Path("/"))
     assert done.returncode == 0, done.stderr
     return {Path(script).parent.name: (code, said) for script, (code, said) in json.loads(done.stdout).items()}
 

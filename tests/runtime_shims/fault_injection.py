@@ -173,18 +173,12 @@ def wrapped(source: Path) -> list[str]:
     return sorted({next(filter(None, found)) for found in _WRAPPED.findall(source.read_text())} - {"name"})
 
 
-def build(folder: Path, kept: Path, machine: Machine) -> Built:
-    """Compiles the host and the package.
-
-    Args:
-        folder: where they go.
-        kept: where objects stay from session to session.
-    """
-    kept.mkdir(parents=True, exist_ok=True)
+def build(folder: Path, machine: Machine) -> Built:
+    """Compiles the host and the package into a folder."""
     runtime = _runtime(machine)
     failing_sources = [SOURCES / "faults.cpp", *([SOURCES / "driver_faults.cpp"] if machine is Machine.DRIVER else [])]
     strings, faults, package = (
-        compiled(kept, path, OPTIMIZE_OTHERS)
+        compiled(path, OPTIMIZE_OTHERS)
         for path in (SOURCES / "strings.cpp", SOURCES / "faults.cpp", SANITIZED / "package.cpp")
     )
     failing = folder / "failing.o"
@@ -195,10 +189,10 @@ def build(folder: Path, kept: Path, machine: Machine) -> Built:
     _run("g++", *FLAGS, *include, "-shared", *map(str, shim), "-o", str(folder / "libshim.so"))
     objects = [failing, faults, package]
     if machine is Machine.FAKE:
-        objects.append(compiled(kept, HERE / "fake_device.cpp", OPTIMIZE_OTHERS))
+        objects.append(compiled(HERE / "fake_device.cpp", OPTIMIZE_OTHERS))
     if machine is Machine.DRIVER:
         more = (*failing_sources[1:], *device_library.EMULATOR)
-        objects += [compiled(kept, path, OPTIMIZE_OTHERS, cuda_include()) for path in more]
+        objects += [compiled(path, OPTIMIZE_OTHERS, cuda_include()) for path in more]
     link = ("-shared", "-fopenmp", "-Wl,-Bsymbolic-functions", f"-L{folder}", "-lshim", f"-Wl,-rpath,{folder}")
     built = Built(folder / "host", folder / "plain.so", folder / "package.so", ())
     _run("g++", *map(str, objects), *link, "-o", str(built.package))

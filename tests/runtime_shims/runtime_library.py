@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
 
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
 from aoti_debug.instrument.builder.compiling import runtime_objects
@@ -26,6 +23,7 @@ from aoti_debug.instrument.builder.compiling.runtime_objects import (
     WARNINGS_SUFFIX,
 )
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from tests.kept import contents, kept
 
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"
@@ -104,27 +102,21 @@ def compiled_runtime(device: str = "cpu", *include: Path) -> list[Path]:
     return objects
 
 
-def compiled(folder: Path, source: Path, optimize: str, *include: Path) -> Path:
-    """The object of another source; compiled unless `folder` has it."""
-    headers = [*source.parent.glob("*.h"), *SHIMS.rglob("*.h")]
-    texts = "".join(path.read_text() for path in [source, *sorted(headers)])
-    key = sha256(f"{texts}{FLAGS}{optimize}{torch.__version__}".encode()).hexdigest()[:16]
-    path = folder / f"{source.stem}-{key}.o"
-    if not path.exists():
-        for old in folder.glob(f"{source.stem}-*.o"):
-            old.unlink()
-        scratch = path.with_suffix(f".{os.getpid()}")
-        words = [f"-I{path}" for path in (SHIMS, TORCH / "include", *include)]
-        _run("g++", *FLAGS, optimize, *words, "-c", str(source), "-o", str(scratch))
-        scratch.rename(path)
-    return path
+def compiled(source: Path, optimize: str, *include: Path) -> Path:
+    """The object of another source; compiled once."""
+    words = [f"-I{path}" for path in (SHIMS, TORCH / "include", *include)]
+
+    def make(path: Path) -> None:
+        _run("g++", *FLAGS, optimize, *words, "-c", str(source), "-o", str(path))
+
+    files = contents(source, *source.parent.glob("*.h"), *SHIMS.rglob("*.h"))
+    return kept(f"{source.stem}.o", [*files, *FLAGS, optimize, *map(str, include)], make)
 
 
-def build(objects: Path, folder: Path, device: Path | None = None) -> Path:
+def build(folder: Path, device: Path | None = None) -> Path:
     """The shared library of the runtime and the harness.
 
     Args:
-        objects: where objects of the tests' own are kept from session to session.
         folder: where the library goes.
         device: the source of a device half in place of a CPU's.
     """
@@ -139,13 +131,11 @@ def build(objects: Path, folder: Path, device: Path | None = None) -> Path:
         f"-Wl,-rpath,{torch_lib}",
     ]
     runtime = compiled_runtime()
-    objects.mkdir(parents=True, exist_ok=True)
-    with FileLock(objects / "lock"):
-        inputs = [compiled(objects, HERE / "harness.cpp", OPTIMIZE_OTHERS)]
-        if device is not None:
-            inputs.append(compiled(objects, device, OPTIMIZE_ELEMENTWISE))
-            runtime = [path for path in runtime if path.stem != CPU_UNIT]
-        _run("g++", *map(str, [*inputs, *runtime]), *link, "-o", str(library))
+    inputs = [compiled(HERE / "harness.cpp", OPTIMIZE_OTHERS)]
+    if device is not None:
+        inputs.append(compiled(device, OPTIMIZE_ELEMENTWISE))
+        runtime = [path for path in runtime if path.stem != CPU_UNIT]
+    _run("g++", *map(str, [*inputs, *runtime]), *link, "-o", str(library))
     return library
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.runtime_shims_cuda import device_library
 
 
 @pytest.fixture(scope="module")
-def inject(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Injection]:
+def inject(compiler: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Injection]:
     """Begins with a setting."""
     folder = tmp_path_factory.mktemp("injected")
 
@@ -23,7 +22,7 @@ def inject(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     def built(machine: Machine) -> Built:
         made = folder / machine.name
         made.mkdir()
-        return fault_injection.build(made, objects, machine)
+        return fault_injection.build(made, machine)
 
     def begin(name: str) -> Injection:
         if SETTINGS[name].machine is Machine.DRIVER and device_library.cuda_include() is None:

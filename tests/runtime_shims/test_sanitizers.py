@@ -7,13 +7,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from aoti_debug.instrument.builder.compiling.runtime_objects import shared_sources
+from tests.kept import contents, kept
 from tests.once import once
 from tests.runtime_shims.runtime_library import SHIMS, TORCH, _run
 
@@ -54,24 +53,20 @@ CASES = (
 )
 
 
-def compile_host(sanitizer: str, kept: Path, folder: Path) -> Path:
-    """A folder with `host`, `libshim.so` and `package.so`. The large object stays in `kept` from session to session."""
+def compile_host(sanitizer: str, folder: Path) -> Path:
+    """A folder with `host`, `libshim.so` and `package.so`."""
     # One unit of all: the headers are what takes time.
     parts = shared_sources()
     unit = folder / "unit.cpp"
     unit.write_text("".join(f'#include "{path}"\n' for path in parts))
     flags = (*CHEAP, *SANITIZERS[sanitizer], f"-I{SHIMS}", f"-I{TORCH / 'include'}")
     outlined = OUTLINED if sanitizer == "address" else ()
-    text = "".join(path.read_text() for path in [*parts, *sorted(SHIMS.rglob("*.h"))])
-    key = sha256(f"{text}{flags}{outlined}".encode()).hexdigest()[:16]
-    unit_object = kept / f"sanitized-{sanitizer}-{key}.o"
-    with FileLock(kept / f"sanitized-{sanitizer}.lock"):
-        if not unit_object.exists():
-            for old in kept.glob(f"sanitized-{sanitizer}-*.o"):
-                old.unlink()
-            scratch = unit_object.with_suffix(f".{os.getpid()}")
-            _run("g++", *flags, *outlined, "-c", str(unit), "-o", str(scratch))
-            scratch.rename(unit_object)
+    options = (*CHEAP, *SANITIZERS[sanitizer], *outlined)
+    unit_object = kept(
+        "sanitized.o",
+        [*contents(*parts, *SHIMS.rglob("*.h")), *options],
+        lambda path: _run("g++", *flags, *outlined, "-c", str(unit), "-o", str(path)),
+    )
     _run(
         "g++",
         *flags,
@@ -103,14 +98,14 @@ def missing(sanitizer: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def host(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def host(compiler: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Compiles the host and the package for a sanitizer, once a session."""
 
     def compiled(sanitizer: str) -> Path:
         reason = once(tmp_path_factory, f"missing-{sanitizer}", lambda folder: missing(sanitizer, folder))
         if reason:
             pytest.skip(reason)
-        return once(tmp_path_factory, f"sanitized-{sanitizer}", lambda folder: compile_host(sanitizer, objects, folder))
+        return once(tmp_path_factory, f"sanitized-{sanitizer}", lambda folder: compile_host(sanitizer, folder))
 
     return compiled
 

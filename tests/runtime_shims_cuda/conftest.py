@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.once import once
 from tests.runtime_shims_cuda import device_library
 from tests.runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
 from tests.runtime_shims_cuda.emulated import abandon, finish, use_context
 
 
 @pytest.fixture(scope="session")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
+def emulated() -> DeviceLibrary:
     """The CUDA half of the runtime and its kernels on a fake device whose memory is host memory."""
     include = device_library.cuda_include()
     if device_library.compiler() is None:
@@ -21,21 +20,16 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
     if include is None:
         pytest.skip("no cuda.h: neither a CUDA toolkit nor triton is installed")
     sources = (device_library.HARNESS, *device_library.DEVICE_SOURCES, *device_library.EMULATOR)
-    options = ("-O1", f"-I{include}")
-    path = once(
-        tmp_path_factory, "emulated", lambda folder: device_library.build(folder / "emulated.so", sources, *options)
-    )
-    return DeviceLibrary(path)
+    return DeviceLibrary(device_library.kept_library("emulated.so", sources, "-O1", f"-I{include}"))
 
 
 @pytest.fixture(scope="session")
-def host(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
+def host() -> HostLibrary:
     """The CPU half's statistics."""
     if device_library.compiler() is None:
         pytest.skip("no C++ compiler")
     sources = (device_library.HOST_HARNESS, *device_library.HOST_SOURCES)
-    path = once(tmp_path_factory, "host", lambda folder: device_library.build(folder / "host.so", sources, "-O1"))
-    return HostLibrary(path)
+    return HostLibrary(device_library.kept_library("host.so", sources, "-O1"))
 
 
 def in_own_context(device: DeviceLibrary) -> Iterator[DeviceLibrary]:

@@ -31,6 +31,7 @@ import torch
 
 from aoti_debug.base.machine.compiler import find_header_directory, triton_directory
 from aoti_debug.instrument.builder.compiling.runtime_objects import translation_units, unpack_kernels
+from tests.kept import contents, kept
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parent.parent / "runtime_shims"
@@ -266,6 +267,17 @@ def build(output: Path, sources: tuple[Path, ...], *options: str) -> Path:
         ran = subprocess.run([*command, f"-I{kernels}"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return output
+
+
+def sources_of_runtime() -> list[str]:
+    """What anything that includes the runtime's headers, or its kernels, is made of."""
+    return contents(*(path for path in RUNTIME.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")))
+
+
+def kept_library(name: str, sources: tuple[Path, ...], *options: str) -> Path:
+    """Like `build`, once for the same sources."""
+    parts = [*sources_of_runtime(), *contents(*HERE.glob("*.cpp"), *(HERE / "emulator").iterdir()), *FLAGS, *options]
+    return kept(name, parts, lambda path: build(path, sources, *options))
 
 
 class HostLibrary:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from aoti_debug.instrument.builder.compiling import runtime_objects
+from tests.kept import kept
 from tests.runtime_shims_cuda import device_library
 from tests.runtime_shims_cuda.device_library import DEVICE_SOURCES, RUNTIME
 
@@ -29,13 +30,16 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folders = (include, headers, RUNTIME, folder)
     command = [str(device_library.compiler()), *FLAGS, *(f"-I{path}" for path in folders), "-c"]
     runtime_objects.unpack_kernels(folder)
-    compiled = []
-    for source in DEVICE_SOURCES:
-        compiled.append(folder / f"{source.stem}.o")
-        words = [*command, str(source), "-o", str(compiled[-1])]
-        ran = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert (ran.returncode, ran.stderr) == (0, "")
-    return compiled
+
+    def compiled(source: Path) -> Path:
+        def make(path: Path) -> None:
+            words = [*command, str(source), "-o", str(path)]
+            ran = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert (ran.returncode, ran.stderr) == (0, "")
+
+        return kept(f"{source.stem}.o", [*device_library.sources_of_runtime(), *FLAGS, str(include)], make)
+
+    return [compiled(source) for source in DEVICE_SOURCES]
 
 
 def symbols(path: Path) -> dict[str, str]:

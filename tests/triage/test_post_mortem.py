@@ -13,6 +13,7 @@ import torch
 
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
+from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.triage_directory import TriageDir
@@ -35,8 +36,20 @@ def core_of(package: Path, folder: Path, action: str, level: str) -> Path:
     return core_files.core_of([sys.executable, "-c", HOST, str(package)], folder, variables)
 
 
+@pytest.fixture(scope="module")
+def aborted(faulty_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The core of a process that was aborted at level 0."""
+    return core_of(faulty_package, tmp_path_factory.mktemp("aborted"), "abort", "0")
+
+
 def triaged(core: Path, package: Path | None, folder: Path) -> TriageDir:
     return triage_core(TriageOptions(core, out=folder / "triages"), package)
+
+
+def reached(runs: Path) -> bool:
+    """Whether the operator of a process that still runs has begun."""
+    latest = runs / "latest"
+    return (latest / "journal.bin").exists() and "faulty::act.default" in open_run(latest).kernels()
 
 
 def words(finding: Finding) -> str:
@@ -71,9 +84,8 @@ def test_a_run_and_the_memory_of_its_process_make_a_repro(
 
 
 @needs_cores
-def test_an_abort_without_records_is_named_by_its_stack(faulty_package: Path, tmp_path: Path) -> None:
-    core = core_of(faulty_package, tmp_path, "abort", "0")
-    finding = triaged(core, faulty_package, tmp_path).finding
+def test_an_abort_without_records_is_named_by_its_stack(faulty_package: Path, aborted: Path, tmp_path: Path) -> None:
+    finding = triaged(aborted, faulty_package, tmp_path).finding
     assert finding.kind == FAULT
     assert finding.what == "the process was aborted in faulty::act.default"
     assert finding.where is not None
@@ -85,13 +97,12 @@ def test_an_abort_without_records_is_named_by_its_stack(faulty_package: Path, tm
 
 
 @needs_cores
-def test_a_core_belongs_to_one_package(faulty_package: Path, native_package: Path, tmp_path: Path) -> None:
-    core = core_of(faulty_package, tmp_path, "segv", "0")
+def test_a_core_belongs_to_one_package(aborted: Path, native_package: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the package of") as raised:
-        triaged(core, native_package, tmp_path)
+        triaged(aborted, native_package, tmp_path)
     assert raised.value.hint
     with pytest.raises(UsageError, match=r"the package of .* is not known: the process had loaded .*wrapper\.so"):
-        triaged(core, None, tmp_path)
+        triaged(aborted, None, tmp_path)
     assert not (tmp_path / "triages").exists()
 
 
@@ -106,10 +117,9 @@ def test_a_core_that_was_written_while_the_process_ran(faulty_package: Path, tmp
     variables = {"FAULTY_OPS": "hang", "AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_PRINT": "none"}
     command = [sys.executable, "-c", HOST, str(faulty_package)]
     with core_files.running(command, tmp_path, variables) as host:
-        while not list(tmp_path.glob("aoti-debug/runs/*/journal.bin")):
+        while not reached(tmp_path / "aoti-debug/runs"):
             assert host.poll() is None
             time.sleep(0.1)
-        time.sleep(2)  # two launches take much less
         line = [*GDB, "-p", str(host.pid), "-ex", f"generate-core-file {tmp_path / 'core'}", "-ex", "detach"]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
     if "not permitted" in done.stderr:

@@ -46,6 +46,7 @@ KEPT_ENTRIES = 12  # of one kind; a precompiled header takes 150 MB
 KEPT_LOGS = 20
 LIMIT = 2 << 30  # bytes
 IN_USE = 600.0  # seconds; what was used since may be in use
+SHRUNK_EVERY = 60.0  # seconds
 _NEEDED = frozenset({"locks", "scratch", "durations", "made_here"})  # small, or of processes that run
 
 
@@ -78,7 +79,7 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
     """Returns the directory of an entry; a missing one is made by `fill` in an empty directory, which is then renamed.
 
     An exception of `fill` is passed on and leaves no entry. Of one kind, `kept` entries are kept at most; of all kinds
-    together, what takes less than `LIMIT`.
+    together, what takes less than `LIMIT`, which is seen to once a minute.
     """
     found = find(kind, name)
     if found is not None:
@@ -97,8 +98,19 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
             except OSError:
                 if not path.is_dir():
                     raise
-    shrink(directory())
+    _shrink_if_not_lately()
     return path
+
+
+def _shrink_if_not_lately() -> None:
+    """Shrinks the cache, unless that was done a moment ago: a build makes many entries, and all would be visited."""
+    mark = directory() / "shrunk"
+    with contextlib.suppress(FileNotFoundError):
+        if 0 <= time.time() - mark.stat().st_mtime < SHRUNK_EVERY:
+            return
+    with contextlib.suppress(OSError):
+        mark.touch()
+    shrink(directory())
 
 
 @contextlib.contextmanager

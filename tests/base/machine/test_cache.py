@@ -167,3 +167,17 @@ def test_a_new_entry_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     made = cache.entry("kind", "new", lambda path: (path / "file").write_bytes(b"x" * (2 << 20)))
     assert not old.exists()
     assert made.is_dir()
+
+
+def test_entries_that_follow_each_other_make_room_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache.shrink, "__defaults__", (0,))
+    cache.entry("kind", "first", lambda path: (path / "file").touch())
+    old = old_entry(cache.directory(), "kind/old", 1, 9000)
+    cache.entry("kind", "second", lambda path: (path / "file").touch())
+    assert old.exists()
+    os.utime(cache.directory() / "shrunk", (time.time() - cache.SHRUNK_EVERY - 1,) * 2)
+    cache.entry("kind", "third", lambda path: (path / "file").touch())
+    assert not old.exists()

@@ -165,11 +165,9 @@ def test_the_uninstrumented_package_is_what_torch_builds(folder: Path, summary: 
 
 
 @pytest.mark.slow
-def test_a_cpp_program_runs_the_package(
-    folder: Path, summary: BuildSummary, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_cpp_program_runs_the_package(folder: Path, summary: BuildSummary) -> None:
     variables = {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(folder / "host_runs")}
-    ran = cpp_host.call(cpp_host.compiled_host(tmp_path_factory), summary.package, [INPUT], folder, variables)
+    ran = cpp_host.call(cpp_host.compiled_host(), summary.package, [INPUT], folder, variables)
     expected = torch.relu(Model().linear(INPUT)).double().sum().item()
     assert float(ran.stdout) == pytest.approx(expected, rel=1e-5)
     kernel = summary.manifest.sites[1].kernel  # the filter lets no other be printed

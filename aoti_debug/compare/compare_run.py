@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
+from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial, UndefinedOperator
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
     errors,
@@ -177,6 +177,7 @@ def compare_run(
         refusal=evaluated.refusal,
         refusal_line=_line_of(evaluated.refusal, reference),
         program="" if scope.exported is None else str(scope.exported.absolute()),
+        undefined=tuple(_undefined(evaluated, reference)),
     )
     if not comparison.differing_outputs and not comparison.suspects_of_rounding:
         return comparison
@@ -202,6 +203,16 @@ def _line_of(refusal: Refusal | None, reference: Reference) -> ModelLine | None:
     if refusal is None or exported is None or refusal.node not in exported.graphs[0].by_name:
         return None
     return reference.line(exported.graphs[0].by_name[refusal.node])
+
+
+def _undefined(evaluated: EvaluatedRun, reference: Reference) -> Iterator[UndefinedOperator]:
+    exported = reference.of_exported
+    for found in evaluated.undefined if exported is not None else ():
+        assert exported is not None
+        node = exported.graphs[0].by_name[found.node]
+        yield UndefinedOperator(
+            node=node.name, operator=node.target, seen=found.seen, outputs=found.outputs, line=reference.line(node)
+        )
 
 
 def _output_errors(returned: Path | None, evaluated: EvaluatedRun, reference: Reference) -> tuple[OutputError, ...]:

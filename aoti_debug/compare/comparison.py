@@ -122,6 +122,29 @@ class Beginning:
     sensitivity: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class UndefinedOperator:
+    """An operator of the exported program that does what its graph does not say, as it was seen in eager.
+
+    Attributes:
+        node: of the exported program's graph.
+        seen: as a predicate of the operator: "overwrites its argument x, which its schema does not declare".
+        outputs: the numbers of the outputs that were seen to depend on it; () where that was not tried.
+    """
+
+    node: str
+    operator: str
+    seen: str
+    outputs: tuple[int, ...] = ()
+    line: ModelLine | None = None
+
+    @property
+    def text(self) -> str:
+        """ "mylib::op.default (op) at model.py:7 overwrites its argument x, which its schema does not declare"."""
+        at = "" if self.line is None else f" at {self.line.place}"
+        return f"{self.operator} ({self.node}){at} {self.seen}"
+
+
 @dataclass(frozen=True)
 class SettingTrial:
     """The outputs of the program built once more with another setting.
@@ -178,6 +201,7 @@ class ProgramResult:
         beginning: where outputs begin to differ by eager's rounding; None if they do not, or it is not known.
         setting: the outputs with a setting that makes kernels round as eager does; None if that was not tried.
         program: the file of the exported program; "" if it is not known.
+        undefined: the operators of the exported program that do what its graph does not say.
     """
 
     program_failure: str = ""
@@ -192,6 +216,7 @@ class ProgramResult:
     beginning: Beginning | None = None
     setting: SettingTrial | None = None
     program: str = ""
+    undefined: tuple[UndefinedOperator, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import EXIT_FINDING
-from aoti_debug.compare.comparison import Beginning, Comparison
+from aoti_debug.compare.comparison import Beginning, Comparison, UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.precision_setting import PRECISION
@@ -102,7 +102,8 @@ def differs(comparison: Comparison) -> Finding:
     """The finding that outputs are not eager's, by more than their numbers are rounded, while no launch is wrong."""
     first, *others = comparison.differing_outputs
     begins, unrepeatable = comparison.beginning, comparison.unrepeatable
-    evidence = [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]
+    evidence = [operator.text for operator in comparison.undefined]
+    evidence += [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]
     evidence += [*_setting_sentences(comparison), *map(output_text, others[:_MAX_OUTPUTS])]
     where = None if unrepeatable is None else place_of(unrepeatable)
     if begins is not None and unrepeatable is None:
@@ -116,6 +117,8 @@ def differs(comparison: Comparison) -> Finding:
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
     possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
+    possible += [may_be_undefined(operator) for operator in comparison.undefined if not operator.outputs]
+    where, origin = _with_undefined(comparison, where, _origin(begins, where) if unrepeatable is None else None)
     recovered = any(map(comparison.is_recovered, comparison.differing_outputs))
     command = ("aoti-debug", "build", comparison.program_word, "--inductor-config", PRECISION)
     return Finding(
@@ -124,9 +127,24 @@ def differs(comparison: Comparison) -> Finding:
         where,
         evidence=tuple(evidence),
         possible=tuple(possible),
-        origin=_origin(begins, where) if unrepeatable is None else None,
+        origin=origin,
         next=(shlex.join(command),) if recovered or is_open else (),
     )
+
+
+def _with_undefined(
+    comparison: Comparison, where: Place | None, origin: Place | None
+) -> tuple[Place | None, Place | None]:
+    """The place and the origin; those of the first operator that does what its graph does not say, if there is one."""
+    if not comparison.undefined:
+        return where, origin
+    first = comparison.undefined[0]
+    return Place(operator=first.operator, frame=first.line), None
+
+
+def may_be_undefined(operator: UndefinedOperator) -> str:
+    """The sentence that an operator which does what its graph does not say may be to blame."""
+    return f"{operator.operator} may be what makes the outputs differ"
 
 
 def unrepeatable_text(launch: Launch) -> str:

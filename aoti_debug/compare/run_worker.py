@@ -38,6 +38,7 @@ class EvaluatedRun:
         altered: what passes have made of it; None unless the outputs are wrong.
         faulty_outputs: outputs of the run that are wrong beyond any rounding.
         noise: how far wrong outputs move when operators round otherwise, by their number.
+        undefined: operators of the exported program that do what its graph does not say.
         refusal: why the exported program raises an exception in eager; None if it does not.
         peak_bytes: the largest resident size of the evaluating process; 0 if it died.
     """
@@ -53,6 +54,7 @@ class EvaluatedRun:
     altered: measurement.AlteredProgram | None = None
     faulty_outputs: list[measurement.FaultyOutput] = field(default_factory=list)
     noise: dict[int, float] = field(default_factory=dict)
+    undefined: list[measurement.UndefinedResult] = field(default_factory=list)
     refusal: Refusal | None = None
     program_failure: str = ""
     states_failure: str = ""
@@ -205,6 +207,8 @@ def _run(
                 evaluated.faulty_outputs.append(faulty)
             case measurement.OutputNoise(index, moved):
                 evaluated.noise[index] = moved
+            case measurement.UndefinedResult() as undefined:
+                evaluated.undefined.append(undefined)
             case Refusal() as refusal:
                 evaluated.refusal = refusal
             case measurement.StatesFailure(reason):

@@ -66,6 +66,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "beginning": to_data(comparison.beginning),
         "setting": to_data(comparison.setting),
         "program": comparison.program or None,
+        "undefined": to_data(comparison.undefined),
         "alteration": None if comparison.alteration is None else _alteration_data(comparison.alteration),
         "launches": [_row_data(row) for row in rows],
     }

@@ -13,7 +13,7 @@ import torch
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import first_difference
-from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
+from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial, UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, differs, exit_code, kind_of, refused, report_lines
@@ -364,6 +364,29 @@ def test_an_operator_that_is_not_repeatable_is_named(comparison: Comparison) -> 
     assert finding.possible == ("a may be what makes the outputs differ",)
     near = replace(comparison, outputs=(replace(garbage, relative=5e-3, double=5e-3, eager_double=5e-3),))
     assert kind_of(near) is INCOMPLETE
+
+
+def test_an_operator_that_overwrites_its_argument_is_named(comparison: Comparison) -> None:
+    seen = "overwrites its argument x, which its schema does not declare"
+    operator = UndefinedOperator(node="op", operator="mine.op.default", seen=seen)
+    error = OutputError(
+        index=0,
+        dtype="float32",
+        elements=6,
+        different=6,
+        relative=0.25,
+        computed="float32",
+        double=0.25,
+        eager_double=1e-7,
+        moved=1e-6,
+    )
+    finding = differs(replace(comparison, outputs=(error,), undefined=(operator,)))
+    assert finding.where is not None
+    assert finding.where.operator == "mine.op.default"
+    assert finding.evidence[0] == f"mine.op.default (op) {seen}"
+    assert finding.possible[-1] == "mine.op.default may be what makes the outputs differ"
+    tried = replace(operator, outputs=(0,))
+    assert not differs(replace(comparison, outputs=(error,), undefined=(tried,))).possible, "it was seen"
 
 
 # Where it begins

@@ -16,6 +16,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare import stored_comparison
+from aoti_debug.compare.comparison import UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.stored_comparison import document
@@ -52,6 +53,7 @@ def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
         outputs=(wrong, OutputError(index=2, dtype="int64", elements=4, different=0, relative=0.0)),
         alteration=Alteration(relative, lost=(lost,)),
         program="/home/user/model.pt2",
+        undefined=(UndefinedOperator(node="op", operator="mine.op.default", seen="overwrites x", outputs=(0, 2)),),
     )
     stored_comparison.write(comparison, compared.path)
     assert stored_comparison.read(compared) == comparison

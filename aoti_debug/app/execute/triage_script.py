@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -62,7 +63,7 @@ def triage_script(
     if failed is None:
         raise TargetError(
             f"{script.target} called no AOTInductor package that could be recorded: exit code {executed.exit_code}",
-            hint="what it wrote to stderr says why; a package itself: aoti-debug triage MODEL.pt2",
+            hint=_hint(began),
         )
     _find_modules(script, failed.package.parent)
     return triage_failed_call(failed, executed.verdict, options, listener, before=(step,), command=command)
@@ -96,6 +97,20 @@ def triage_failed_call(
     record = replace(found.record, finding=finding, steps=(*before, *found.record.steps), run=run)
     triage_directory.write(found.path, record)
     return replace(found, record=record)
+
+
+def _hint(began: float) -> str:
+    """The command for the newest program or package that the script has written into this folder; else where to look.
+
+    Args:
+        began: when the script was started, as of `time.monotonic`.
+    """
+    since = time.time() - (time.monotonic() - began)
+    times = {path.name: path.stat().st_mtime for path in Path.cwd().glob("*.pt2") if path.is_file()}
+    written = [name for name in sorted(times, key=lambda name: times[name]) if times[name] >= since]
+    if not written:
+        return "what it wrote to stderr says why; a package itself: aoti-debug triage MODEL.pt2"
+    return f"it wrote {written[-1]}, and called none: aoti-debug triage {shlex.quote(written[-1])}"
 
 
 def _outcome(executed: ExecutedScript) -> str:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
 _MAX_ITERATIONS, _MAX_SECONDS = 1 << 16, 60  # of a loop; one that rounding ends need not end in another arithmetic
-_NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
+TORCH_NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
 Adjustment = Callable[[Node, list[Any], Any], Any]
 
@@ -379,7 +379,7 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
 
 def _failures_of(target: str) -> tuple[type[Exception], ...]:
     """The exceptions by which a function says that it cannot compute this; a custom operator may raise any."""
-    return TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
+    return TORCH_RAISES if target.split(".")[0] in TORCH_NAMESPACES else (Exception,)
 
 
 def _rounded(node: Node, value: Any) -> Any:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wide
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
-from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError
+from aoti_debug.compare.evaluate.evaluation import BITS, TORCH_NAMESPACES, Evaluation
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError, operator_of
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.protocol.request import GivenTensors
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 Weight = Callable[[Node], "torch.Tensor | None"]
 Seen = Callable[[Node, Any], None]
 Drawn = Callable[[int], DrawnNumbers]
+_MAX_HELD = 1 << 28  # bytes of an argument of a custom operator, which is copied to see if the operator overwrites it
 
 
 class ExportedCalls:
@@ -37,6 +40,8 @@ class ExportedCalls:
     Attributes:
         graph: of the whole program.
         fallbacks: operators without this arithmetic, which the calls computed in their own dtype.
+        undeclared: in eager, custom operators by their nodes, and the argument that each overwrote against its schema.
+        fills: nodes whose results are fresh memory, and which of two fillings it has: 0 or 1.
 
     Raises:
         NotEvaluableError: there are too many inputs, or too few.
@@ -65,6 +70,8 @@ class ExportedCalls:
             raise NotEvaluableError(f"it takes {len(names)} inputs, and {len(inputs)} were recorded")
         self._inputs = dict(zip(names, inputs, strict=True))
         self.fallbacks: set[str] = set()
+        self.undeclared: dict[str, str] = {}
+        self.fills: Mapping[str, int] = {}
         self._replaced: dict[str, torch.Tensor] = {}
         self._kept = frozenset(_overwritten(self.graph))
         self._last_readers = self.graph.last_readers(node.name for node in self.graph.nodes)
@@ -83,6 +90,7 @@ class ExportedCalls:
 
         evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device, noise=self._noise)
         evaluation.drawn = None if self._drawn is None else self._drawn(self._calls)
+        evaluation.fills = self.fills
         self._calls += 1
         *nodes, output = self.graph.nodes
         with torch.no_grad(), _vmaps_left_again():
@@ -102,6 +110,7 @@ class ExportedCalls:
             evaluation.drawn.require_all_taken()
         self._keep(evaluation, replaced)
         self.fallbacks.update(evaluation.fallbacks)
+        self.undeclared.update(evaluation.undeclared)
         return list(returned)
 
     def state(self, name: str) -> torch.Tensor | None:
@@ -176,9 +185,16 @@ class InPlaceEvaluation(Evaluation):
 
     Attributes:
         drawn: the random numbers that it draws; None if it draws none.
+        fills, undeclared: as of `ExportedCalls`.
     """
 
     drawn: DrawnNumbers | None = None
+    fills: Mapping[str, int] = MappingProxyType({})
+
+    @cached_property
+    def undeclared(self) -> dict[str, str]:
+        """The custom operators, by their nodes, and the argument that each overwrote against its schema."""
+        return {}
 
     def draw(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The numbers that the run drew.
@@ -198,9 +214,9 @@ class InPlaceEvaluation(Evaluation):
         Raises:
             NotEvaluableError: the operator fails, or would overwrite a copy.
         """
-        result = super().call(node, args, kwargs)
         if self._arithmetic is Arithmetic.EAGER:
-            return result
+            return self._watched(node, args, kwargs)
+        result = super().call(node, args, kwargs)
         if node.target in BITS and self._graph.mutators.get(node.name):
             raise NotEvaluableError(f"what {node.target} returns is overwritten, and how numbers are stored matters")
         if node.mutates and node.target in self.fallbacks:
@@ -208,11 +224,61 @@ class InPlaceEvaluation(Evaluation):
         is_cast = self._is_cast(node) and any(_is_part(result, argument) for argument in args)
         return result.clone() if is_cast else result
 
+    def _watched(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator in eager, with what is asked for in fresh memory, and what it overwrites noted."""
+        is_custom = node.target.split(".")[0] not in TORCH_NAMESPACES
+        held = _held_arguments(operator_of(node.target), args, kwargs) if is_custom else {}
+        result = super().call(node, args, kwargs)
+        changed = [name for name, (tensor, before) in held.items() if not _has_same_bytes(tensor, before)]
+        if changed:
+            self.undeclared.setdefault(node.name, changed[0])
+        if node.name in self.fills:
+            _fill(result, self.fills[node.name])
+        return result
+
     def _is_cast(self, node: Node) -> bool:
         """True if a node's result has another dtype in the program than the tensor that it is made of."""
         own = [type_.dtype for type_ in node.types if type_ is not None]
         read = [type_ for name in node.inputs[:1] for type_ in self._graph.by_name[name].types]
         return len(own) == len(read) == 1 and read[0] is not None and read[0].dtype != own[0]
+
+
+def _held_arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """The tensors that an operator's schema does not let it overwrite, with copies, by their names there."""
+    schema = getattr(function, "_schema", None)
+    if schema is None:
+        return {}
+    given = {**dict(zip((argument.name for argument in schema.arguments), args, strict=False)), **kwargs}
+    held: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    for argument in schema.arguments:
+        value = given.get(argument.name)
+        may_change = argument.alias_info is not None and argument.alias_info.is_write
+        if not may_change and _can_be_held(value):
+            held[argument.name] = value, value.clone()
+    return held
+
+
+def _can_be_held(value: Any) -> TypeGuard[torch.Tensor]:
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
+        return False
+    return value.nbytes <= _MAX_HELD and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def _has_same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
+    import torch
+
+    flat = [tensor.resolve_conj().resolve_neg().contiguous().reshape(-1) for tensor in (first, second)]
+    return bool(torch.equal(*(tensor.view(torch.uint8) for tensor in flat)))
+
+
+def _fill(tensor: torch.Tensor, which: int) -> None:
+    """Fills fresh memory: 0 with ones, or zeros of integers; 1 with NaN, or ones of integers."""
+    is_rounded = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    tensor.fill_((1.0, math.nan)[which] if is_rounded else which)
 
 
 def _failure(evaluation: Evaluation, node: Node, call: int) -> NotEvaluableError:

@@ -43,6 +43,12 @@ WITH_GRADIENTS = "higher_order.wrap_with_set_grad_enabled"  # a part of a progra
 _WITH_BODIES = (CONDITION, LOOP, WITH_GRADIENTS)  # operators whose bodies are graphs of the reference
 WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
 TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of torch's C++ code become
+FRESH = frozenset(  # operators that give memory as it is
+    {
+        *("aten.empty.memory_format", "aten.empty_like.default", "aten.empty_strided.default"),
+        *("aten.empty_permuted.default", "aten.new_empty.default", "aten.new_empty_strided.default"),
+    }
+)
 ELEMENTWISE = frozenset({"prims.fma.default"})
 
 

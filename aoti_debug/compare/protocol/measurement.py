@@ -328,6 +328,21 @@ class FaultyOutput:
 
 
 @dataclass(frozen=True)
+class UndefinedResult:
+    """An operator of the exported program that does what its graph does not say, as it was seen in eager.
+
+    Attributes:
+        node: of the exported program's graph.
+        seen: as a predicate of the operator: "overwrites its argument x, which its schema does not declare".
+        outputs: the numbers of the outputs that were seen to depend on it; () where that was not tried.
+    """
+
+    node: str
+    seen: str
+    outputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class OutputNoise:
     """The distance that a wrong output moves when every operator rounds otherwise.
 

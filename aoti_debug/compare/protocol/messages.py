@@ -71,6 +71,7 @@ Outcome = (
     | measurement.AlteredProgram
     | measurement.FaultyOutput
     | measurement.OutputNoise
+    | measurement.UndefinedResult
     | Refusal
     | measurement.ProgramFailure
     | measurement.SavedValue
@@ -91,6 +92,7 @@ _MESSAGES: Messages[Message] = Messages(
         "altered program": measurement.AlteredProgram,
         "faulty output": measurement.FaultyOutput,
         "output noise": measurement.OutputNoise,
+        "undefined result": measurement.UndefinedResult,
         "refusal": Refusal,
         "program failure": measurement.ProgramFailure,
         "saved value": measurement.SavedValue,

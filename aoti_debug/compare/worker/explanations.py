@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_NODES = 64  # each of them takes an evaluation
 _LEAST = 0.5  # of the difference
 _LEAST_ELEMENTS = 8  # fewer numbers are explained by too many operators
+_MAX_NUMBERS = 1 << 16  # that are counted
 _ROUNDING = 16.0  # ULP
 
 
@@ -93,8 +94,10 @@ def explanations_of(blamed: Blamed, right: Evaluation, copy: Callable[[], Evalua
     everything = [WrittenOutput(output.actual, output.expected) for output in blamed.outputs]
     found = WrongOperators(blamed.graph, right, blamed.nodes, everything, copy).explanations()
     first = blamed.first
-    if found or first is None:
-        return found
+    if found:
+        return found if _tells_operators_apart(blamed, right) else ()
+    if first is None:
+        return ()
     wrong = _wrong_elements(first.actual, first.expected(right))
     if int(wrong.sum()) < _LEAST_ELEMENTS:
         return ()
@@ -102,6 +105,33 @@ def explanations_of(blamed: Blamed, right: Evaluation, copy: Callable[[], Evalua
     kept = frozenset(blamed.kept)
     partial = WrongOperators(blamed.graph, right, blamed.nodes, [output], copy, kept).explanations()
     return tuple(replace(explanation, is_partial=True) for explanation in partial)
+
+
+def _tells_operators_apart(blamed: Blamed, right: Evaluation) -> bool:
+    """True if the wrong elements are many numbers: what few of them, or one step between integers, fits is a chance."""
+    import torch
+
+    pairs, steps = 0, 0
+    for output in blamed.outputs:
+        if output.item.recorded.argument not in blamed.wrong:
+            continue
+        actual, wanted = (_numbers(tensor) for tensor in (output.actual, output.expected(right)))
+        if output.is_floating:
+            wrong = _wrong_elements(output.actual, output.expected(right)).reshape(-1)
+        else:
+            wrong = actual != wanted
+        actual, wanted = actual[wrong][:_MAX_NUMBERS], wanted[wrong][:_MAX_NUMBERS]
+        pairs += len(torch.stack([actual, wanted], 1).unique(dim=0))
+        steps += len((actual - wanted).unique())
+    return pairs >= _LEAST_ELEMENTS and steps > 1
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements as finite float64, in row-major order; of complex ones the real and imaginary parts."""
+    import torch
+
+    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return real.reshape(-1).double().nan_to_num()
 
 
 def _wrong_elements(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:

@@ -35,18 +35,15 @@ from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, R
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_EAGER,
     Advance,
-    AlteredProgram,
-    ExportedOutputs,
-    FaultyOutput,
-    OutputNoise,
     StateChange,
     StatesFailure,
+    UndefinedResult,
 )
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors
 from aoti_debug.compare.worker.exact_checks import misreturned, other_weights
-from aoti_debug.compare.worker.exported_program import ExportedSource, Program
+from aoti_debug.compare.worker.exported_program import ExportedSource, Program, undefined_results
 from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, recorded_tensor
-from aoti_debug.compare.worker.returned_outputs import judged_outputs
+from aoti_debug.compare.worker.returned_outputs import Judged, judged_outputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.recording.values import unravel
@@ -194,7 +191,7 @@ def _numbered(value: torch.Tensor) -> torch.Tensor:
 
 _MAX_JUDGED = 8  # calls in which a state deviates: of each, its value is held
 
-Result = StateChange | ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure | Refusal | OutputNoise
+Result = StateChange | Judged | Refusal | UndefinedResult
 
 
 def exported_results(
@@ -261,6 +258,7 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
             else:
                 unjudged.add(name)
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
+    yield from undefined_results(source, program)
     del program
     yield from judged_outputs(source, folder)
     yield from _judged_states(source, deviating, unjudged)

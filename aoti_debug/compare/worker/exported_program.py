@@ -13,14 +13,16 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
 from aoti_debug.compare.evaluate.functions import (
+    FRESH,
     NotEvaluableError,
     RefusedError,
     draws,
     missing_function_reason,
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.protocol.measurement import UndefinedResult
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors, KnownValue, RecordedWeight
-from aoti_debug.compare.worker.recorded_tensors import load_value, recorded_tensor
+from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2 import load_program
@@ -229,6 +231,63 @@ class Loaded:
 
         leaves: Sequence[Any] = pytree.tree_leaves((self._inputs.args, dict(self._inputs.kwargs)))
         return leaves
+
+
+_MAX_FRESH = 8  # operators that are tried, in one call of the program each
+
+
+def undefined_results(source: ExportedSource, called: Program) -> Iterator[UndefinedResult]:
+    """Yields the operators that do what the graph does not say: overwrite arguments, or leave memory unwritten.
+
+    Memory is unwritten where outputs of a call change with what is in it before.
+
+    Args:
+        called: the program, after its calls in eager.
+    """
+    if not isinstance(called, ExportedCalls):
+        return
+    for name, argument in called.undeclared.items():
+        yield UndefinedResult(name, f"overwrites its argument {argument}, which its schema does not declare")
+    fresh = [node.name for node in called.graph.nodes if node.target in FRESH][:_MAX_FRESH]
+    if not fresh:
+        return
+    usual = dict.fromkeys(fresh, 0)
+    first, second = (_returned(source, usual) for _ in range(2))
+    if _different(first, second):  # something else makes it different each time
+        return
+    for name in fresh:
+        outputs = _different(first, _returned(source, usual | {name: 1}))
+        if outputs:
+            seen = "gives memory that is read before it is written: with other numbers in it, in eager, "
+            yield UndefinedResult(name, f"{seen}{_outputs_text(outputs)} changes", outputs)
+
+
+def _outputs_text(outputs: Sequence[int]) -> str:
+    numbers = wording.comma_separated([str(number) for number in outputs])
+    return f"output {numbers}" if len(outputs) == 1 else f"each of the outputs {numbers}"
+
+
+def _returned(source: ExportedSource, fills: Mapping[str, int]) -> Sequence[Any]:
+    """What the program returns in its first call, with fresh memory filled so."""
+    program = source.program(Arithmetic.EAGER)
+    assert isinstance(program, ExportedCalls)
+    program.fills = fills
+    return program.call()
+
+
+def _different(first: Sequence[Any], second: Sequence[Any]) -> tuple[int, ...]:
+    """The numbers of the outputs that are not the same, bit for bit."""
+    pairs = enumerate(zip(first, second, strict=True))
+    return tuple(number for number, (a, b) in pairs if not _has_equal_values(a, b))
+
+
+def _has_equal_values(first: Any, second: Any) -> bool:
+    """True for tensors with the same bits, or equal other values."""
+    import torch
+
+    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+        return bool(first == second)
+    return first.shape == second.shape and has_equal_bits(first.cpu(), second.cpu())
 
 
 def _text(error: Exception) -> str:

@@ -24,7 +24,7 @@ from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.explain.element_trace import ElementTrace
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, TracedElement
@@ -94,6 +94,8 @@ class OperatorLocator:
     def _trace(self, graph: Graph, region: Region, output: KnownValue, traced: TracedElement) -> Origin | None:
         import torch
 
+        if any(graph.by_name[name].target in FRESH for name in region.nodes):
+            raise NotEvaluableError("it has memory that is not written, whose numbers were others in the run")
         symbols = Symbols(known=region.symbols)
         known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
         actual = load(graph, output, self._device)

@@ -21,6 +21,7 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_tex
 from aoti_debug.compare.measure.choices import equal_choices, may_choose, range_of_choices, selected_from
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
+from aoti_debug.compare.measure.ulp import misplaced, relative_difference
 from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
 from aoti_debug.compare.protocol import messages
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Explanation, Measurement, RegionResult
@@ -42,6 +43,7 @@ _HALF = ("float16", "bfloat16")
 _NOWHERE = Rounding("", 0.0)
 _ROUNDINGS = 4  # regions in which the rounding that makes a difference is looked for
 _EAGER_AND_DOUBLE = (Arithmetic.EAGER, Arithmetic.DOUBLE)
+_REPEATED = 1e-3  # relative difference of two evaluations in eager of what is repeatable
 _SPREADS = 16  # outputs whose distribution of errors is kept
 
 
@@ -282,8 +284,8 @@ class RegionEvaluator:
             measured = measure(subject, output)
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
             with region_values.fresh_memory_filled():
-                again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
-            if measure(subject, again).wrong:
+                again = expected(evaluate(Arithmetic.EAGER, known))
+            if _is_other(again, in_eager) or measure(subject, replace(output, actual=again.to(actual.dtype))).wrong:
                 raise NotEvaluableError(NOT_REPEATABLE)
         choices = None
         if measured.wrong and ties is None and any(map(may_choose, graph.nodes)):
@@ -339,6 +341,11 @@ class _Bounds:
             return as_written(self._evaluation.error(item.value), actual, item, self._symbols)
         except NotEvaluableError:
             return None
+
+
+def _is_other(again: torch.Tensor, before: torch.Tensor) -> bool:
+    """True if two evaluations of one output in eager differ by more than sums in another order do."""
+    return bool(misplaced(again, before)) or relative_difference(again, before) > _REPEATED
 
 
 def _is_single(dtype: torch.dtype) -> bool:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
+from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.compare.text import output_text
-from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding, Place
 from aoti_debug.runs.diagnosis.output_values import output_values
 from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.run.runner import RunResult
@@ -65,7 +66,19 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     evidence = (*outcome.finding.evidence, *_in_eager(comparison.outputs), *_of_program(wrong, where.launch), *proved)
     also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
     found = replace(outcome.finding, evidence=evidence, also=also)
-    return replace(outcome, finding=_also_in_eager(found, investigation.run_measured().run, comparison.outputs))
+    found = _also_in_eager(found, investigation.run_measured().run, comparison.outputs)
+    return replace(outcome, finding=_of_unwritten(found, comparison))
+
+
+def _of_unwritten(finding: Finding, comparison: Comparison) -> Finding:
+    """The finding, where outputs depend on memory that the program does not write: with what gives it as its origin."""
+    unwritten = [operator for operator in comparison.undefined if operator.outputs]
+    if not unwritten:
+        return finding
+    what = f"your program reads memory that it does not write: {finding.what}"
+    origin = Place(operator=unwritten[0].operator, frame=unwritten[0].line)
+    evidence = (*(operator.text for operator in unwritten), *finding.evidence)
+    return replace(finding, what=what, evidence=evidence, origin=origin, possible=(), chain=())
 
 
 def _behind(found: Outcome, nonfinite_input: Finding) -> Outcome:

@@ -108,8 +108,13 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)
     stage = wrong_value_finding.stage(launch, [trial.evidence.outcome for trial in of_source])
+    seen = tuple(
+        f"its source, replayed with checks: {replay.headline(trial.evidence)}"
+        for trial in of_source
+        if trial.evidence.outcome == "fault"
+    )
     proved = proof(investigation, suspicion.run, suspicion.needed, "what is wrong does not reach them")
-    return Outcome(replace(finding, evidence=(*finding.evidence, *stage, *proved)), suspicion.run)
+    return Outcome(replace(finding, evidence=(*finding.evidence, *seen, *stage, *proved)), suspicion.run)
 
 
 def _with_search(finding: Finding, investigation: Investigation) -> Finding:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aoti_debug.base import wording
-from aoti_debug.compare.comparison import Comparison, Row
+from aoti_debug.compare.comparison import RANDOM_NUMBERS, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import (
     DIFFERS,
@@ -51,6 +51,7 @@ def finding_of(comparison: Comparison) -> Finding:
     if kind is not WRONG_VALUE:
         return _clean(comparison)
     found, refusal = _wrong(comparison), comparison.refusal
+    found = replace(found, warnings=(*found.warnings, *(operator.text for operator in comparison.undefined)))
     note = () if refusal is None else (f"eager raises {refusal.error} for these inputs: {refusal.words}",)
     return replace(found, warnings=(*found.warnings, *note))
 
@@ -156,9 +157,22 @@ def _clean(comparison: Comparison) -> Finding:
     wrong = [error for error in comparison.wrong_outputs if not error.is_noise]
     if wrong:
         notes += (*map(output_text, wrong), *alteration_sentences(comparison))
+    notes += (*(operator.text for operator in comparison.undefined), *_random_notes(comparison))
     if comparison.not_compared[MAX_NAMED:]:
         notes += ("aoti-debug compare tells what else was not compared",)
     return Finding(kind_of(comparison), compared_text(comparison), warnings=notes)
+
+
+def _random_notes(comparison: Comparison) -> tuple[str, ...]:
+    """A note where launches draw random numbers: this explains why outputs are others in each call."""
+    drawing = [row.launch.id for row in comparison.rows if row.reason.startswith(RANDOM_NUMBERS)]
+    if not drawing:
+        return ()
+    draw = "draws" if len(drawing) == 1 else "draw"
+    return (
+        f"{wording.join_truncated(drawing, MAX_NAMED)} {draw} random numbers, others in each call and in eager: "
+        "what was compared began with those of this run",
+    )
 
 
 def _element(worst: Measurement) -> tuple[str, ...]:

@@ -241,3 +241,14 @@ def test_a_script_without_packages(
     assert output.out == "['--guards', 'x']\n"
     assert "serve.py called no AOTInductor package that could be recorded: exit code 4" in output.err
     assert [path.name for path in tmp_path.iterdir()] == ["serve.py"]
+
+
+def test_a_script_that_writes_a_program_and_calls_none(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.pt2").touch()
+    os.utime(tmp_path / "old.pt2", (1e9, 1e9))
+    Path("export.py").write_text("open('my model.pt2', 'w').close()\n")
+    assert main.run(["triage", "export.py"]) == 5
+    assert "hint: it wrote my model.pt2, and called none: aoti-debug triage 'my model.pt2'" in capfd.readouterr().err

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.reference.program import Node
 
@@ -191,3 +191,45 @@ def test_random_numbers_are_not_drawn() -> None:
 
     with pytest.raises(NotEvaluableError, match=r"random numbers: aten\.dropout\.default"):
         calls(exported(Random(), x), x).call()
+
+
+def test_an_operator_that_overwrites_what_its_schema_does_not_declare() -> None:
+    @torch.library.custom_op("aoti_debug_test_calls::sums", mutates_args={})
+    def sums(kept: Tensor, rows: Tensor) -> Tensor:
+        rows.mul_(2)
+        return kept.sum(1) + rows.sum(1)
+
+    @sums.register_fake
+    def _(kept: Tensor, rows: Tensor) -> Tensor:
+        return kept.new_empty(kept.shape[0])
+
+    class Sums(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return sums(x.sin(), x + 1)
+
+    x = torch.randn(2, 8)
+    called = calls(exported(Sums(), x), x)
+    called.call()
+    assert list(called.undeclared.values()) == ["rows"]
+    declared = calls(exported(OverwritesItsInput(), x), x)
+    declared.call()
+    assert not declared.undeclared
+
+
+def test_fresh_memory_is_filled_as_it_is_asked_for() -> None:
+    class Half(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            y, z = torch.empty_like(x), torch.empty_like(x)
+            y[:1] = x[:1]
+            z.copy_(x)
+            return y, z
+
+    x = torch.randn(2, 8)
+    called = calls(exported(Half(), x), x)
+    fresh = [node.name for node in called.graph.nodes if node.target in FRESH]
+    called.fills = dict.fromkeys(fresh, 1)
+    y, z = called.call()
+    assert len(fresh) == 2
+    assert bool(y[1:].isnan().all())
+    assert torch.equal(y[:1], x[:1])
+    assert torch.equal(z, x)

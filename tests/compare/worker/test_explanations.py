@@ -59,6 +59,35 @@ def test_few_elements_are_explained_by_nothing() -> None:
     assert explained(columns=5, rows=1) == ()
 
 
+def of_integers(actual: torch.Tensor, x: torch.Tensor) -> tuple[Explanation, ...]:
+    """What explains the largest number of each row, to which 1 is added."""
+    type_ = (TensorType("int64", "cpu", ("32",), ("1",)),)
+    nodes = (
+        Node("x", NodeKind.INPUT, types=(TensorType("int64", "cpu", ("32", "4"), ("4", "1")),)),
+        Node("amax", NodeKind.CALL, "aten.amax.default", ({"node": "x"}, [1]), types=type_),
+        Node("add", NodeKind.CALL, "aten.add.Tensor", ({"node": "amax"}, 1), types=type_),
+    )
+    graph = Graph("", MODEL, nodes, ())
+    reference = Reference(FORMAT, "2.13", (graph,))
+
+    def evaluation() -> Evaluation:
+        return Evaluation(reference, graph, Arithmetic.KERNEL, "cpu")
+
+    right = evaluation()
+    right.set(ValueKey("x"), x)
+    for name in ("amax", "add"):
+        right.run(graph.by_name[name])
+    output = WrittenValue(KnownValue(ValueKey("add"), Recorded("0.0", "add", "")), actual, Symbols())
+    return explanations_of(Blamed(graph, ("amax", "add"), [output], {"add"}), right, evaluation)
+
+
+def test_one_step_between_integers_does_not_tell_operators_apart() -> None:
+    x = torch.randint(0, 1000, (32, 4), generator=torch.Generator().manual_seed(0))
+    assert of_integers(x.amax(1), x) == (), "the sum may lack its summand, and the maximum be one too small"
+    (best, *_) = of_integers(x.amin(1) + 1, x)
+    assert best.node == "amax", "of many steps"
+
+
 INPUT = torch.linspace(0.1, 1.0, 12)
 
 

@@ -186,3 +186,25 @@ def test_an_operator_that_returns_memory_that_it_has_not_written(tmp_path: Path)
     )
     result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
     assert result.failure == NOT_REPEATABLE
+
+
+def test_an_operator_that_draws_random_numbers_of_its_own(tmp_path: Path) -> None:
+    node = call("noisy", "aoti_debug_test_region.noisy.default", X, dtype="float32", shape=(64,))
+    graph = Graph("", MODEL, (Node("x", NodeKind.INPUT, types=typed("float32", 64)), node), ())
+    tensors = {"x": torch.ones(64), "noisy": torch.ones(64) + torch.rand(64, generator=GENERATOR)}
+    for name, tensor in tensors.items():
+        saved_tensors.save(tmp_path / f"{name}.safetensors", name, tensor)
+    given, written = (
+        KnownValue(ValueKey(name), Recorded("0.0", name, str(tmp_path / f"{name}.safetensors"))) for name in tensors
+    )
+
+    @torch.library.custom_op("aoti_debug_test_region::noisy", mutates_args={})
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+    noisy.register_fake(torch.empty_like)
+    region = Region(
+        launch="0.0", launches=("0.0",), graph="", function=MODEL, nodes=("noisy",), inputs=(given,), outputs=(written,)
+    )
+    result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
+    assert result.failure == NOT_REPEATABLE, "its noise is no rounding that grows"

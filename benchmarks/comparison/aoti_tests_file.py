@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 from aoti_debug.instrument.frontend.protocol import caller_settings
 
 TEMPLATE = "AOTInductorTestsTemplate"
-_MODULE = "aoti_tests_of_torch"
+_MODULE = "test_aot_inductor"
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +120,9 @@ class TorchTests:
         if spec is None or spec.loader is None or not file.is_file():
             raise ImportError(f"{file} is no Python file")
         module = importlib.util.module_from_spec(spec)
+        sys.modules.update(stand_ins)  # they stay: Dynamo looks models up there
         sys.modules[_MODULE] = module
-        with mock.patch.dict(sys.modules, stand_ins):
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
         return module
 
     def _made(self, template: type) -> Any:

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +21,7 @@ from benchmarks.comparison.aoti_tests_case import difference
 from benchmarks.comparison.aoti_tests_file import Case, Compiled, TorchTests
 from benchmarks.comparison.aoti_tests_results import Outcome, Result, finished, read
 
+STAND_INS = ("test_aot_inductor", "test_aot_inductor_utils", "test_control_flow", "test_torchinductor")
 FILE = """
 import unittest
 import torch
@@ -79,13 +80,15 @@ class Taking:
 
 
 @pytest.fixture
-def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TorchTests:
+def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchTests]:
     module = ModuleType("torch._inductor.test_case")
     vars(module)["TestCase"] = unittest.TestCase  # torch's own needs a package that is not installed
     monkeypatch.setitem(sys.modules, "torch._inductor.test_case", module)
     file = tmp_path / "test_aot_inductor.py"
     file.write_text(FILE)
-    return TorchTests(file, "cpu")
+    yield TorchTests(file, "cpu")
+    for name in STAND_INS:
+        del sys.modules[name]
 
 
 def shapes(case: Case) -> list[tuple[int, ...]]:
@@ -153,6 +156,8 @@ def test_a_file_without_the_tests_is_refused(tmp_path: Path) -> None:
     file.write_text("x = 1")
     with pytest.raises(ImportError, match="has no class AOTInductorTestsTemplate"):
         TorchTests(file, "cpu")
+    for name in STAND_INS:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,15 @@ class BuildOptions:
     def for_this_machine(self) -> BuildOptions:
         """Returns the options of a package that is run on this machine only: large weights stay in the program's file.
 
+        They do not where Inductor freezes weights: it makes others of them, some in layouts that no file can hold.
+
         Raises:
             ArtifactError: the file is not a valid `.pt2` archive.
         """
         program = archive.inspect(self.program) if isinstance(self.program, (str, Path)) else self.program
         if not isinstance(program, Artifact) or program.kind is not ArtifactKind.EXPORTED:
             return self
-        is_large = bytes_of_weights(program.path) > LARGE
+        is_large = bytes_of_weights(program.path) > LARGE and not self.inductor_configs.get("freezing")
         return replace(self, weights=WeightsPlace.BY_REFERENCE) if is_large else self
 
 

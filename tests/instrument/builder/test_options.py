@@ -110,6 +110,8 @@ def test_large_weights_stay_in_the_program_s_file(
     monkeypatch.setattr(build_options, "bytes_of_weights", lambda _: 8)
     monkeypatch.setattr(build_options, "LARGE", limit)
     assert BuildOptions(files / f"{name}.pt2").for_this_machine().weights.value == place
+    frozen = BuildOptions(files / f"{name}.pt2", inductor_configs={"freezing": True})
+    assert frozen.for_this_machine().weights is WeightsPlace.INSIDE
 
 
 def test_weights_of_a_package_stay_inside(files: Path) -> None:

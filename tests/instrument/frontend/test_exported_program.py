@@ -368,6 +368,13 @@ def test_settings_of_this_process_reach_the_child(folder: Path) -> None:
     assert re.search(r"\bcpp_\w*\d\(", lowered.sources.kernels)
 
 
+@pytest.mark.slow
+def test_weights_of_a_file_are_frozen_where_that_is_asked_for(program: Path, folder: Path) -> None:
+    asked = request(program, folder, configs={"freezing": True})
+    lowered = exported_program.lower(asked, compiler.find_torch(), timeout=600)
+    assert "_frozen_param" in lowered.sources.wrapper
+
+
 def test_a_program_is_lowered_here_where_a_setting_cannot_be_sent(
     folder: Path, monkeypatch: pytest.MonkeyPatch, program: Path
 ) -> None:

@@ -1,7 +1,8 @@
 """Settings of the process that asks for a build: what torch compiles depends on them, and a worker starts without.
 
-They are Inductor's settings that were assigned (`torch._inductor.config.max_autotune = True`), autocast, and what
-changes what operators compute (`torch_settings.py`). What environment variables set reaches a worker by itself.
+They are Inductor's settings that were assigned (`torch._inductor.config.max_autotune = True`), autocast, whether
+gradients are on, with which Inductor freezes no weights, and what changes what operators compute (`torch_settings.py`).
+What environment variables set reaches a worker by itself.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ class CallerSettings:
         inductor: of `torch._inductor.config`, by name: {"max_autotune": True}.
         autocast: the dtype by the type of device, for those with autocast on: {"cuda": "bfloat16"}.
         torch: as `torch_settings.capture` returns them.
+        has_gradients: `torch.is_grad_enabled()`.
     """
 
     inductor: Mapping[str, Any] = field(default_factory=dict)
     autocast: Mapping[str, str] = field(default_factory=dict)
     torch: Mapping[str, Any] = field(default_factory=dict)
+    has_gradients: bool = False
 
 
 def has_setting(key: str) -> bool:
@@ -70,6 +73,7 @@ def capture() -> CallerSettings:
         inductor=_assigned(),
         autocast={device: str(torch.get_autocast_dtype(device)).removeprefix("torch.") for device in devices},
         torch=torch_settings.capture(),
+        has_gradients=torch.is_grad_enabled(),
     )
 
 
@@ -121,6 +125,7 @@ def applied(settings: CallerSettings) -> Iterator[None]:
     import torch
 
     with torch_settings.applied(settings.torch), ExitStack() as stack:
+        stack.enter_context(torch.set_grad_enabled(settings.has_gradients))
         for device, dtype in settings.autocast.items():
             stack.enter_context(torch.autocast(device, dtype=getattr(torch, dtype)))
         yield

@@ -11,7 +11,7 @@ import json
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         with step("config", times, key):
             if not has_setting(key):
                 raise ValueError(f"torch {torch.__version__} has no such setting")
+    settings_of_caller = _settings_of_caller(request, program)
     if program is None:
         with step("load", times, request.program, lambda: _load_hint(request.program)):
             program = load_program.load(request.program)
@@ -122,7 +123,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     stacks = operator_stacks(program)
     nodes = program.graph.nodes
     with (
-        nullcontext() if request.caller is None else caller_settings.applied(request.caller),
+        settings_of_caller,
         step("lower", times, hint=lambda: _failure_hint(program, sys.exc_info()[1], folder)),
         position_file.watched(folder, nodes) as noted,
         candidates_noted(noted),
@@ -262,6 +263,18 @@ def _resolve_operators(named: Mapping[str, Any]) -> dict[Any, Any]:
     if missing := [name for name, operator in operators.items() if operator is None]:
         raise LookupError(f"these operators are not registered: {', '.join(missing)}")
     return {operators[name]: value for name, value in named.items()}
+
+
+def _settings_of_caller(request: Request, program: Any) -> AbstractContextManager[None]:
+    """Applies the settings of the process that asks, if this is another one.
+
+    That of a file says nothing of gradients: they are off, as Inductor freezes no weights otherwise, without a word.
+    """
+    import torch
+
+    if request.caller is not None:
+        return caller_settings.applied(request.caller)
+    return torch.no_grad() if program is None else nullcontext()
 
 
 _WEIGHTS_APART = {

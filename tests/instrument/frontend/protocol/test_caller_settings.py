@@ -30,6 +30,14 @@ def test_settings_are_captured_and_applied() -> None:
     assert capture() == before
 
 
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_gradients_are_on_where_they_were(has_gradients: bool) -> None:
+    with torch.set_grad_enabled(has_gradients):
+        captured = capture()
+    with torch.set_grad_enabled(not has_gradients), applied(captured):
+        assert torch.is_grad_enabled() is has_gradients
+
+
 def test_a_pass_cannot_be_sent() -> None:
     def change(_graph: torch.fx.Graph) -> None:
         pass
@@ -65,6 +73,8 @@ def test_the_key_changes_with_the_settings() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert key() != before
     with torch_settings.applied({"default_dtype": "float64"}):
+        assert key() != before
+    with torch.no_grad():
         assert key() != before
     assert key() == before
 

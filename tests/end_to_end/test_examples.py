@@ -18,13 +18,14 @@ from tests.corpus import score
 from tests.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-NAMES = ("faulty", "nan", "custom_operator", "wrong_lowering", "model", "hang", "slow")
+NAMES = ("faulty", "nan", "custom_operator", "wrong_lowering", "model", "hang", "slow", "batch")
 TUTORIALS = {
     "illegal-access": "faulty",
     "nan": "nan",
     "wrong-numbers": "wrong_lowering",
     "slow": "slow",
     "hang": "hang",
+    "batch": "batch",
     "script": "bad_token",
 }
 PROMPT, ANYTHING = "$ ", "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from aoti_debug.app.python import model_files
@@ -10,6 +11,7 @@ from aoti_debug.app.python.model_files import GivenModel
 from aoti_debug.app.python.procedures import settings_of
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions
@@ -17,6 +19,23 @@ from aoti_debug.compare.invariance.invariance import invariance as compare_sampl
 from aoti_debug.compare.invariance.text import invariance_lines
 from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
 from aoti_debug.package.inputs.input_files import Inputs
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The sample that `invariance` looks at, and what lies beside it.
+
+    Attributes:
+        dim: the size that varies, as for `aoti-debug invariance`: "batch", "length", "ids.1".
+        rows: of the inputs, one or several; None for the first one, or along another dimension than the first of an
+            input for as many as the smallest size.
+        others: beside the sample, "given" rows of the inputs, elements "drawn" from them, "zeros", or "masked": drawn
+            elements, with zeros in inputs that are masks.
+    """
+
+    dim: str = BATCH
+    rows: int | range | None = None
+    others: str = Others.GIVEN.value
 
 
 @dataclass(frozen=True)
@@ -37,13 +56,13 @@ class SampleInBatches:
 def invariance(
     model: Any,
     *inputs: Any,
-    dim: str = BATCH,
     sizes: Sequence[int] = SIZES,
-    sample: int | range | None = None,
-    others: str = Others.GIVEN.value,
+    sample: Sample = Sample(),  # noqa: B008  # it is frozen
     imports: Sequence[str] = (),
     inductor_configs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    out: str | Path | None = None,
+    trusted: bool = False,
     **keywords: Any,
 ) -> SampleInBatches:
     """Compares a sample alone with the same sample in larger batches, bit for bit, launch by launch.
@@ -54,34 +73,35 @@ def invariance(
     Args:
         model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of a `.pt2` file.
         inputs, keywords: of its call; a program and an instrumented package have example inputs.
-        dim: the size that varies, as for `aoti-debug invariance`: "batch", "length", "ids.1".
-        sizes: its values; the sample is alone at the smallest one.
-        sample: the row of the inputs that is the sample, or several.
-        others: beside the sample, "given" rows of the inputs, elements "drawn" from them, or "zeros".
+        sizes: the values of the size that varies; the sample is alone at the smallest one.
+        sample: which rows of the inputs it is, along which dimension, and what lies beside them.
         imports: modules of Python that register the model's custom operators.
         inductor_configs: settings of torch._inductor.config.
         dynamic_shapes: of a module, as `torch.export.export` takes them; by default the first size of every tensor
             that is as long as the first one there is one batch size.
+        out: where the directory of the runs is made; None for `aoti-debug/diffs`.
+        trusted: also execute the code of a file that was not made on this account.
 
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
             exported, built or started, or does not end well.
         RunDirError: a run cannot be read.
     """
-    if others not in (chosen := [one.value for one in Others]):
-        raise UsageError(f"others={others!r} is not known", hint=f"it is one of {', '.join(chosen)}")
+    if sample.others not in (chosen := [one.value for one in Others]):
+        raise UsageError(f"others={sample.others!r} is not known", hint=f"it is one of {', '.join(chosen)}")
     configs = settings_of(model, inductor_configs)
     call = GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs)
     files = model_files.written(call if dynamic_shapes else model_files.batched(call, sizes))
     options = InvarianceOptions(
         model=files.model,
         inputs=files.inputs,
-        dim=dim,
+        dim=sample.dim,
         sizes=tuple(sizes),
-        sample=range(sample, sample + 1) if isinstance(sample, int) else sample,
-        others=Others(others),
+        sample=range(sample.rows, sample.rows + 1) if isinstance(sample.rows, int) else sample.rows,
+        others=Others(sample.others),
         inductor_configs=configs,
-        user_code=UserCode(tuple(imports)),
+        out=ResultKind.DIFFS.place() if out is None else Path(out),
+        user_code=UserCode(tuple(imports), (), trusted),
     )
     with sharing_search_path(), sharing_torch_settings():
         return SampleInBatches(compare_samples(options))

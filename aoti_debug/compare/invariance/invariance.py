@@ -35,6 +35,7 @@ from aoti_debug.compare.invariance.varied_inputs import (
     VariedSize,
     bounds_error,
     inputs_of,
+    masks_of,
     require_sample,
     varied_size,
 )
@@ -265,7 +266,7 @@ class _Samples:
         runs = [self._run(f"size {size}", SampleSurroundings(size, 0, others)) for size in self._sizes[1:]]
         largest = runs[-1]
         size = largest.surroundings.size
-        control = self._run(f"size {size}, other values", SampleSurroundings(size, 0, _other_than(others)))
+        control = self._run(f"size {size}, other values", SampleSurroundings(size, 0, self._other_than(others)))
         if self._varied.is_batch:
             last = size - width
             runs.append(self._run(f"size {size}, place {last}", SampleSurroundings(size, last, others)))
@@ -276,6 +277,12 @@ class _Samples:
             found = collected(comparison, alone, (*runs, control), place)
             note.text = f"{wording.pluralize(found.launches, 'launch')}"
         return replace(found, own=self._own(found, comparison)) if found.begins and found.follows else found
+
+    def _other_than(self, others: Others) -> Others:
+        """Other values beside the sample; padding stays masked."""
+        if others is Others.ZEROS and masks_of(self._given, self._varied):
+            return Others.MASKED
+        return Others.ZEROS if others in (Others.DRAWN, Others.MASKED) else Others.DRAWN
 
     def _own(self, found: Invariance, comparison: SampleComparison) -> tuple[VaryingLaunch, ...]:
         """The launches that write other bits when all that they read has the bits of the sample alone."""
@@ -376,7 +383,3 @@ def _groups(runs: Sequence[SampleRun], comparison: SampleComparison) -> tuple[tu
             return ()
         groups.setdefault(bits, []).append(run)
     return tuple(map(tuple, groups.values()))
-
-
-def _other_than(others: Others) -> Others:
-    return Others.DRAWN if others is not Others.DRAWN else Others.ZEROS

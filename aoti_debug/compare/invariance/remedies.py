@@ -1,15 +1,18 @@
-"""Builds a program with other settings until a sample has the same bits alone and among others."""
+"""Builds a program with other settings or decompositions until a sample has the same bits alone and among others."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, TargetError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.processes.child_process import sharing_search_path
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_changes import SettingChange
@@ -18,41 +21,145 @@ from aoti_debug.package.manifest import Site
 from aoti_debug.package.reference.program import operator_name
 from aoti_debug.runs.run.timed_pairs import PAIRS, PairedTimes, TimedPackages, time_calls
 
-_PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "linear", "_addmm_activation"})
-_Changes = tuple[SettingChange, ...]
-_CPU_TEMPLATE: _Changes = (
-    SettingChange(key="freezing", value=True, what="weights as constants"),
-    SettingChange(key="max_autotune_gemm", value=True, what="matrix products by a template"),
-    SettingChange(key="max_autotune_gemm_backends", value="CPP", what="matrix products by a template"),
+_FOLDER = "remedies"
+_MOST = 6  # builds of one program
+_PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "linear", "_addmm_activation", "_linear_pointwise"})
+_CONVOLUTIONS = frozenset({"convolution", "_convolution_pointwise"})
+_ATTENTION = frozenset({"_scaled_dot_product_flash_attention_for_cpu"})
+_HEADER = '''"""Decompositions that may give a sample the same bits alone and among others: a module for --import."""
+
+import torch
+import torch._inductor.lowering  # its fallbacks are registered before decompositions of the same operators
+from torch._inductor.decomposition import decompositions
+
+aten = torch.ops.aten
+'''
+_PADDED = '''
+
+def padded(operator, place, rows):
+    """Calls an operator with more rows of zeros in the argument at a place, and drops their results."""
+    inside = []
+
+    def decomposition(*args, **kwargs):
+        if inside or (place and args[0].dim() > 1):
+            return NotImplemented  # the operator itself, or rows of its own in another argument
+        x = args[place]
+        more = torch.cat([x, x.new_zeros(rows, *x.shape[1:])])
+        inside.append(operator)
+        try:
+            result = operator(*args[:place], more, *args[place + 1 :], **kwargs)
+        finally:
+            inside.pop()
+        return result[: x.shape[0]]
+
+    decompositions[operator] = decomposition
+'''
+_GENERATED = '''
+
+def product(x, y):
+    """A matrix product as a sum, which becomes a generated kernel."""
+    return (x.unsqueeze(-1) * y.unsqueeze(-3)).sum(-2)
+
+
+def added(bias, x, y, *, beta=1, alpha=1):
+    return beta * bias + alpha * product(x, y)
+
+
+decompositions[aten.mm.default] = decompositions[aten.bmm.default] = product
+decompositions[aten.addmm.default] = decompositions[aten.baddbmm.default] = added
+'''
+_ATTENTION_CODE = """
+attention = aten._scaled_dot_product_flash_attention_for_cpu.default
+decompositions[attention] = torch._decomp.decomposition_table[attention]
+"""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of the build with which a sample may have the same bits alone and among others.
+
+    Attributes:
+        settings: of Inductor.
+        code: parts of a module for `--import`, which register decompositions; () for none.
+        what: what these do, "convolutions with 1 more row of zeros".
+    """
+
+    settings: tuple[SettingChange, ...] = ()
+    code: tuple[str, ...] = ()
+    what: str = ""
+
+    def write(self, folder: Path, number: int) -> str:
+        """Writes the module and returns its name; "" without code."""
+        if not self.code:
+            return ""
+        folder.mkdir(exist_ok=True)
+        name = f"keep_bits_{number}"
+        (folder / f"{name}.py").write_text("".join((_HEADER, *self.code)))
+        return name
+
+
+def _joined(parts: Sequence[Remedy]) -> Remedy:
+    return Remedy(
+        settings=tuple(itertools.chain.from_iterable(part.settings for part in parts)),
+        code=tuple(dict.fromkeys(itertools.chain.from_iterable(part.code for part in parts))),
+        what=wording.comma_separated([part.what for part in parts if part.what]),
+    )
+
+
+def _settings(what: str, **values: Any) -> Remedy:
+    return Remedy(tuple(SettingChange(key.replace("__", "."), value, what) for key, value in values.items()))
+
+
+_TEMPLATE = {
+    "cpu": _settings(
+        "matrix products by a template", freezing=True, max_autotune_gemm=True, max_autotune_gemm_backends="CPP"
+    ),
+    "cuda": _settings("matrix products by a template", max_autotune_gemm=True, max_autotune_gemm_backends="TRITON"),
+}
+_OF_PRODUCTS = (
+    Remedy(
+        code=(
+            _PADDED,
+            "\n\npadded(aten.addmm.default, 1, 11)\n",
+            "padded(aten.mm.default, 0, 11)\n",
+        ),
+        what="matrix products with 11 more rows of zeros",
+    ),
+    Remedy(code=(_GENERATED,), what="matrix products as sums in generated kernels"),
 )
-_CUDA_TEMPLATE: _Changes = (
-    SettingChange(key="max_autotune_gemm", value=True, what="matrix products by a template"),
-    SettingChange(key="max_autotune_gemm_backends", value="TRITON", what="matrix products by a template"),
+_OF_CONVOLUTIONS = {
+    "cpu": (),
+    "cuda": (_settings("convolutions by a template", max_autotune=True, max_autotune_conv_backends="TRITON"),),
+}
+_PADDED_CONVOLUTION = Remedy(
+    code=(_PADDED, "\n\npadded(aten.convolution.default, 0, 1)\n"), what="convolutions with 1 more sample of zeros"
 )
-_KERNELS: dict[str, tuple[_Changes, ...]] = {
-    "cpu": ((SettingChange(key="cpp.simdlen", value=1, what="the vector width"),),),
+_OF_ATTENTION = Remedy(code=(_GENERATED, _ATTENTION_CODE), what="attention and matrix products in generated kernels")
+_OF_KERNELS = {
+    "cpu": (_settings("the vector width", cpp__simdlen=1),),
     "cuda": (
-        (SettingChange(key="batch_invariant", value=True, what="configurations that do not depend on the batch"),),
-        (SettingChange(key="split_reductions", value=False, what="splitting of reductions"),),
+        _settings("configurations that do not depend on the batch", batch_invariant=True),
+        _settings("splitting of reductions", split_reductions=False),
     ),
 }
 
 
 @dataclass(frozen=True)
 class RemedyTrial:
-    """A build with other settings, and what became of the sample.
+    """A build with a remedy, and what became of the sample.
 
     Attributes:
-        changes: the settings.
         found: the sample's bits in that build; None if it could not be built or run.
         failure: why it could not; "" if it could.
         price: how long calls of the largest batch take with it; None if it does not work, or was not timed.
+        module: the file with the code of the remedy; None without.
     """
 
-    changes: _Changes
+    remedy: Remedy
     found: Invariance | None
     failure: str = ""
     price: PairedTimes | None = None
+    module: Path | None = None
 
     @property
     def works(self) -> bool:
@@ -61,8 +168,9 @@ class RemedyTrial:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The settings as lines to paste."""
-        return build_changes.lines_of(self.changes)
+        """The options to paste; the folder of the module has to be in PYTHONPATH."""
+        imports = () if self.module is None else (f"--import {self.module.stem}",)
+        return (*build_changes.lines_of(self.remedy.settings), *imports)
 
     @property
     def said(self) -> str:
@@ -70,21 +178,53 @@ class RemedyTrial:
         return self.failure if self.found is None else self.found.verdict
 
 
-def candidates(begins: Sequence[Site], device: str) -> Iterator[_Changes]:
-    """Settings that may make launches invariant: they replace them by others, or fix their configuration.
+def candidates(begins: Sequence[Site], device: str) -> Iterator[Remedy]:
+    """Remedies that may make launches invariant: they replace them by others, fix their configuration, or fill them up.
 
     Args:
         begins: the sites of launches in which the sample's bits begin to differ.
         device: "cpu" or "cuda".
     """
-    products = [site for site in begins if operator_name(site.op) in _PRODUCTS]
-    kernels = [site for site in begins if not site.op]
-    template = _CPU_TEMPLATE if device == "cpu" else _CUDA_TEMPLATE
-    of_products: tuple[_Changes, ...] = (template,) if products else ((),)
-    of_kernels = _KERNELS[device] if kernels else ((),)
-    for parts in itertools.product(of_products, of_kernels):
-        if any(parts):
-            yield tuple(itertools.chain(*parts))
+    choices = [found for kind in dict.fromkeys(map(_kind, begins)) if (found := _remedies(kind, device))]
+    for parts in itertools.islice(itertools.product(*choices), _MOST) if choices else ():
+        yield _joined(parts)
+
+
+def untried(begins: Sequence[Site], device: str) -> tuple[str, ...]:
+    """The operators among launches for which no remedy is known."""
+    return tuple(dict.fromkeys(site.op or site.kernel for site in begins if not _remedies(_kind(site), device)))
+
+
+class _Kind(Enum):
+    """The kind of a launch, which says what is tried."""
+
+    PRODUCT = "product"
+    CONVOLUTION = "convolution"
+    ATTENTION = "attention"
+    GENERATED = "generated"
+    OTHER = "other"
+
+
+def _kind(site: Site) -> _Kind:
+    if not site.op:
+        return _Kind.GENERATED
+    name = operator_name(site.op)
+    of_names = {_Kind.PRODUCT: _PRODUCTS, _Kind.CONVOLUTION: _CONVOLUTIONS, _Kind.ATTENTION: _ATTENTION}
+    return next((kind for kind, names in of_names.items() if name in names), _Kind.OTHER)
+
+
+def _remedies(kind: _Kind, device: str) -> tuple[Remedy, ...]:
+    match kind:
+        case _Kind.PRODUCT:
+            return (_TEMPLATE[device], *_OF_PRODUCTS)
+        case _Kind.CONVOLUTION:
+            return (*_OF_CONVOLUTIONS[device], _PADDED_CONVOLUTION)
+        case _Kind.ATTENTION:
+            return (_OF_ATTENTION,)
+        case _Kind.GENERATED:
+            return _OF_KERNELS[device]
+        case _Kind.OTHER:
+            return ()
 
 
 def try_remedies(
@@ -100,19 +240,34 @@ def try_remedies(
         UsageError: the directory cannot be made.
     """
     trials: list[RemedyTrial] = []
-    for changes in candidates(found.begin_sites, found.alone.run.manifest.device):
-        configs = build_changes.applied(changes, build_changes.Build(options.inductor_configs)).configs
-        chosen = replace(options, inductor_configs=configs, out=found.directory / "remedies")
-        try:
-            trials.append(RemedyTrial(changes, invariance(chosen, listener)))
-        except AotiDebugError as error:
-            trials.append(RemedyTrial(changes, None, wording.first_line(str(error))))
-        last = trials[-1]
-        if last.works and last.found is not None:
-            packages, inputs = (found.package, last.found.package), [found.runs[-1].run.inputs] * 2
-            trials[-1] = replace(last, price=_price(packages, inputs, options, last.found.directory, Steps(listener)))
+    folder = found.directory / _FOLDER
+    for number, remedy in enumerate(candidates(found.begin_sites, found.alone.run.manifest.device), 1):
+        trial = _tried(remedy, number, folder, options, listener)
+        trials.append(trial)
+        if trial.works and trial.found is not None:
+            packages, inputs = (found.package, trial.found.package), [found.runs[-1].run.inputs] * 2
+            trials[-1] = replace(trial, price=_price(packages, inputs, options, trial.found.directory, Steps(listener)))
             break
     return tuple(trials)
+
+
+def _tried(
+    remedy: Remedy, number: int, folder: Path, options: InvarianceOptions, listener: StepListener | None
+) -> RemedyTrial:
+    name = remedy.write(folder, number)
+    code = options.user_code
+    chosen = replace(
+        options,
+        inductor_configs=build_changes.applied(remedy.settings, build_changes.Build(options.inductor_configs)).configs,
+        out=folder,
+        user_code=replace(code, imports=(*code.imports, name)) if name else code,
+    )
+    module = folder / f"{name}.py" if name else None
+    try:
+        with sharing_search_path(folder):
+            return RemedyTrial(remedy, invariance(chosen, listener), module=module)
+    except AotiDebugError as error:
+        return RemedyTrial(remedy, None, wording.first_line(str(error)), module=module)
 
 
 def padding_price(

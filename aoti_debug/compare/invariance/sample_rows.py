@@ -50,10 +50,21 @@ class SampleExtent:
 
 @dataclass(frozen=True)
 class SplitAxis:
-    """A dimension of a buffer, taken apart: `outer` times the varied size times `inner` elements; 0 if not varied."""
+    """A dimension of a buffer, taken apart: `outer` times the varied size times `inner` elements; 0 if not varied.
+
+    Attributes:
+        before, after: elements beside them, as a token that is put before a sequence; `outer` is 1 then.
+    """
 
     outer: int
     inner: int
+    before: int = 0
+    after: int = 0
+
+    @property
+    def has_more(self) -> bool:
+        """True if there are elements beside those of the varied size."""
+        return bool(self.before or self.after)
 
 
 RowMap = tuple[SplitAxis, ...]
@@ -75,9 +86,23 @@ def row_maps(first: Sequence[int], first_size: int, second: Sequence[int], secon
             axes.append((_WHOLE,))
         elif a % first_size == 0 and b == a // first_size * second_size:
             axes.append(tuple(_splits(a // first_size)))
+        elif found := _with_more(a, first_size, b, second_size):
+            axes.append(found)
         else:
             return ()
     return tuple(itertools.product(*axes)) if math.prod(map(len, axes)) <= _MOST else ()
+
+
+def _with_more(a: int, first_size: int, b: int, second_size: int) -> tuple[SplitAxis, ...]:
+    """The places of rows in a dimension that has a number of elements more than they need; () if it does not say.
+
+    The rows lie together: what has more elements several times has a number of them that divides that of the rows.
+    """
+    count, rest = divmod(b - a, second_size - first_size)
+    more = a - count * first_size
+    if rest or count <= 0 or more <= 0 or math.gcd(count, more) > 1:
+        return ()
+    return SplitAxis(1, count, 0, more), SplitAxis(1, count, more, 0)
 
 
 def _splits(count: int) -> Iterator[SplitAxis]:
@@ -121,13 +146,19 @@ def with_sample(tensor: PlacedTensor, found: RowMap, sample: StoredTensor) -> by
 def _split_shape(shape: Sequence[int], found: RowMap, extent: SampleExtent) -> list[int]:
     sizes = []
     for size, axis in zip(shape, found, strict=True):
-        sizes += [size] if axis == _WHOLE else [axis.outer, extent.size, axis.inner]
+        sizes += [size] if axis == _WHOLE or axis.has_more else [axis.outer, extent.size, axis.inner]
     return sizes
 
 
 def _region(found: RowMap, extent: SampleExtent) -> tuple[slice, ...]:
     every, own = slice(None), slice(extent.place, extent.place + extent.width)
-    return tuple(part for axis in found for part in ((every,) if axis == _WHOLE else (every, own, every)))
+    parts: list[slice] = []
+    for axis in found:
+        if axis.has_more:
+            parts.append(slice(axis.before + own.start * axis.inner, axis.before + own.stop * axis.inner))
+        else:
+            parts += [every] if axis == _WHOLE else [every, own, every]
+    return tuple(parts)
 
 
 @dataclass(frozen=True)
@@ -149,7 +180,7 @@ class PlacedTensor:
     def fits(self, found: RowMap) -> bool:
         """True if the shape is the one that the varied size has here."""
         return len(self.shape) == len(found) and all(
-            axis == _WHOLE or size == axis.outer * self.extent.size * axis.inner
+            axis == _WHOLE or size == axis.outer * self.extent.size * axis.inner + axis.before + axis.after
             for size, axis in zip(self.shape, found, strict=True)
         )
 
@@ -183,7 +214,9 @@ def maps_of(alone: PlacedTensor, among: PlacedTensor, control: PlacedTensor | No
         return None
     if control is None or control.shape != among.shape:
         return found
-    return tuple(one for one in found if same_bytes(among.sample(one), control.sample(one)))
+    kept = tuple(one for one in found if same_bytes(among.sample(one), control.sample(one)))
+    has_more = any(axis.has_more for one in found for axis in one)
+    return None if has_more and not kept else kept  # elements beside them may lie in other places, too
 
 
 def same_bytes(a: StoredTensor, b: StoredTensor) -> bool:

@@ -149,13 +149,17 @@ def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
     if enough:
         least = min(run.surroundings.size for run in enough)
         runs = "; ".join(run.surroundings.text for run in enough)
-        yield f"works: a size of {least} or more (fill smaller ones up): the same bits at {runs}"
+        most = max(run.surroundings.size for run in enough)
+        sizes = f"the size {least} for all" if least == most else f"sizes from {least} on"
+        yield f"works: {sizes} (fill smaller ones up): the same bits at {runs}"
         if padding is not None:
             yield f"  time     {price_text(padding)}"
 
 
 def _trial(trial: RemedyTrial) -> Iterator[str]:
     yield f"{'works' if trial.works else 'does not work'}: {' '.join(trial.lines)}"
+    if trial.module is not None:
+        yield f"  file     {trial.module}: {trial.remedy.what}"
     yield f"  built    {trial.said}"
     if trial.price is not None:
         yield f"  time     {price_text(trial.price)}"
@@ -198,6 +202,7 @@ def document(
                 "lines": list(trial.lines),
                 "works": trial.works,
                 "said": trial.said,
+                "module": None if trial.module is None else str(trial.module),
                 "price": price_document(trial.price),
             }
             for trial in trials

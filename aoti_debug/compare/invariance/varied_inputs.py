@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,15 @@ class Others(str, Enum):
     GIVEN = "given"  # other rows of the given inputs, again from the first one when they run out
     DRAWN = "drawn"  # elements of the given inputs, in random order
     ZEROS = "zeros"  # padding
+    MASKED = "masked"  # elements of the given inputs, in random order; zeros in inputs that are masks
+
+
+_AMONG = {
+    Others.GIVEN: "",
+    Others.DRAWN: " among drawn elements",
+    Others.ZEROS: " among zeros",
+    Others.MASKED: " among drawn elements that are masked",
+}
 
 
 @dataclass(frozen=True)
@@ -82,8 +92,7 @@ class SampleSurroundings:
     @property
     def text(self) -> str:
         """ "size 16, place 0", "size 16, place 0 among drawn elements"."""
-        among = {Others.GIVEN: "", Others.DRAWN: " among drawn elements", Others.ZEROS: " among zeros"}[self.others]
-        return f"size {self.size}, place {self.place}{among}"
+        return f"size {self.size}, place {self.place}{_AMONG[self.others]}"
 
 
 def varied_size(signature: ModelSignature, name: str) -> VariedSize:
@@ -146,10 +155,22 @@ def inputs_of(given: Inputs, varied: VariedSize, sample: range, surroundings: Sa
     by_leaf: dict[int, list[int]] = {}
     for place in varied.axes:
         by_leaf.setdefault(place.position, []).append(place.axis)
+    masks = masks_of(given, varied) if surroundings.others is Others.MASKED else ()
     for position, axes in by_leaf.items():
-        leaves[position] = _varied(leaves[position], axes, sample, surroundings)
+        beside = replace(surroundings, others=Others.ZEROS) if position in masks else surroundings
+        leaves[position] = _varied(leaves[position], axes, sample, beside)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
     return Inputs(tuple(args), kwargs)
+
+
+def masks_of(given: Inputs, varied: VariedSize) -> frozenset[int]:
+    """The positions of the inputs with the varied size that are masks: they hold 0 and 1 only, and others hold more."""
+    from torch.utils import _pytree as pytree
+
+    leaves = pytree.tree_leaves((tuple(given.args), dict(given.kwargs)))
+    positions = {place.position for place in varied.axes}
+    masks = frozenset(n for n in positions if bool(((leaves[n] == 0) | (leaves[n] == 1)).all()))
+    return masks if masks != positions else frozenset()
 
 
 def require_sample(given: Inputs, varied: VariedSize, sample: range) -> None:

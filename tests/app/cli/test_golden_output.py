@@ -160,9 +160,9 @@ def _diff(columns: int) -> list[str]:
 
 def _invariance(columns: int) -> list[str]:
     found = made(Path("invariance"), [double, by_size, double], operator="aten.addmm.out")
-    changes = next(candidates([found.begins[0].first.launch.site], "cpu"))
+    remedy = next(candidates([found.begins[0].first.launch.site], "cpu"))
     price = PairedTimes.of([1e-3, 1.1e-3, 1e-3], [2e-3, 2.1e-3, 2.2e-3])
-    return invariance_lines(found, (RemedyTrial(changes, made(Path("fixed"), [double]), price=price),), price)
+    return invariance_lines(found, (RemedyTrial(remedy, made(Path("fixed"), [double]), price=price),), price)
 
 
 def _replay(columns: int) -> list[str]:

@@ -1,31 +1,80 @@
 from __future__ import annotations
 
+import runpy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.compare.invariance import invariance as module
 from aoti_debug.compare.invariance.invariance import InvarianceOptions
-from aoti_debug.compare.invariance.remedies import candidates, try_remedies
+from aoti_debug.compare.invariance.remedies import Remedy, candidates, try_remedies, untried
 from aoti_debug.instrument.builder.options import BuildOptions
 from tests.compare.invariance.made_runs import by_size, made
 from tests.factories import site
 
+CALLS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "addmm": (lambda b, x, w: torch.addmm(b, x, w) + x @ w, (torch.randn(5), torch.randn(2, 3), torch.randn(3, 5))),
+    "convolution": (torch.nn.functional.conv1d, (torch.randn(2, 3, 8), torch.randn(4, 3, 3), torch.randn(4))),
+    "_scaled_dot_product_flash_attention_for_cpu": (
+        lambda q, k, v: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0],
+        tuple(torch.randn(3, 2, 4, 5, 8).unbind()),
+    ),
+}
 
-def test_a_library_is_replaced_by_a_template() -> None:
-    (only,) = candidates([site("addmm", op="aten.addmm.out")], "cpu")
-    assert [change.key for change in only] == ["freezing", "max_autotune_gemm", "max_autotune_gemm_backends"]
+
+def _keys(remedy: Remedy) -> list[str]:
+    return [change.key for change in remedy.settings]
+
+
+def test_a_product_of_a_library_is_replaced_or_filled_up() -> None:
+    template, padded, generated = candidates([site("addmm", op="aten.addmm.out")], "cpu")
+    assert _keys(template) == ["freezing", "max_autotune_gemm", "max_autotune_gemm_backends"]
+    assert padded.what == "matrix products with 11 more rows of zeros"
+    assert generated.what == "matrix products as sums in generated kernels"
 
 
 def test_generated_kernels_and_products_are_changed_together() -> None:
-    found = list(candidates([site("triton_red"), site("mm", op="aten.mm.out")], "cuda"))
-    assert [[change.key for change in changes][-1] for changes in found] == ["batch_invariant", "split_reductions"]
-    assert all(changes[0].key == "max_autotune_gemm" for changes in found)
+    found = list(candidates([site("mm", op="aten.mm.out"), site("triton_red")], "cuda"))
+    assert [_keys(remedy)[-1] for remedy in found] == ["batch_invariant", "split_reductions"] * 3
+    assert [len(remedy.code) for remedy in found] == [0, 0, 3, 3, 1, 1]
+
+
+def test_products_in_attention_and_beside_it_are_written_once() -> None:
+    attention = site("sdpa", op="aten._scaled_dot_product_flash_attention_for_cpu.default")
+    *_, both = candidates([attention, site("mm", op="aten.mm.out")], "cpu")
+    assert len(both.code) == 2
 
 
 def test_nothing_is_tried_for_other_operators() -> None:
-    assert list(candidates([site("conv", op="aten.convolution.default")], "cpu")) == []
+    sites = [site("sort", op="aten.sort.default"), site("conv", op="aten.convolution.default")]
+    assert untried(sites, "cpu") == ("aten.sort.default",)
+    assert list(candidates(sites[:1], "cpu")) == []
+
+
+@pytest.mark.parametrize("operator", ["addmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu"])
+def test_decompositions_compute_what_the_operators_compute(operator: str, tmp_path: Path) -> None:
+    from torch._inductor import decomposition
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    call, inputs = CALLS[operator]
+    for number, remedy in enumerate(candidates([site("k", op=f"aten.{operator}.default")], "cpu")):
+        if not remedy.code:
+            continue
+        name = remedy.write(tmp_path, number)
+        before = dict(decomposition.decompositions)
+        try:
+            runpy.run_path(str(tmp_path / f"{name}.py"))
+            changed = {op: f for op, f in decomposition.decompositions.items() if before.get(op) is not f}
+        finally:
+            decomposition.decompositions.clear()
+            decomposition.decompositions.update(before)
+        graph = make_fx(call, decomposition_table=changed, tracing_mode="symbolic")(*inputs)
+        assert len(list(graph.graph.nodes)) > len(inputs) + 2
+        torch.testing.assert_close(graph(*inputs), call(*inputs))
 
 
 def test_the_settings_reach_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +86,8 @@ def test_the_settings_reach_the_build(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(module, "instrumented", refuse)
     found = made(tmp_path, [by_size], operator="aten.mm.out")
-    (trial,) = try_remedies(found, InvarianceOptions(model=Path("model.pt2"), inductor_configs={"cpp.threads": 1}))
+    options = InvarianceOptions(model=Path("model.pt2"), inductor_configs={"cpp.threads": 1})
+    trial, padded, _ = try_remedies(found, options)
     assert built[0].inductor_configs == {
         "cpp.threads": 1,
         "freezing": True,
@@ -45,3 +95,9 @@ def test_the_settings_reach_the_build(tmp_path: Path, monkeypatch: pytest.Monkey
         "max_autotune_gemm_backends": "CPP",
     }
     assert (trial.works, trial.said, trial.price) == (False, "no compiler", None)
+    assert trial.module is None
+    assert built[1].inductor_configs == {"cpp.threads": 1}
+    assert built[1].user_code.imports == ("keep_bits_2",)
+    assert padded.lines == ("--import keep_bits_2",)
+    assert padded.module == tmp_path / "remedies" / "keep_bits_2.py"
+    assert padded.module.is_file()

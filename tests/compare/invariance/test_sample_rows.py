@@ -35,7 +35,34 @@ def test_an_axis_that_holds_several_rows_of_each_sample() -> None:
     assert {one[0] for one in found} == {SplitAxis(1, 6), SplitAxis(2, 3), SplitAxis(3, 2), SplitAxis(6, 1)}
 
 
-@pytest.mark.parametrize(("first", "second"), [((1, 8), (4, 9)), ((2, 8), (5, 8)), ((1,), (1, 4))])
+def test_an_axis_with_more_elements_than_the_rows() -> None:
+    assert row_maps((3, 8), 1, (9, 8), 4) == ((SplitAxis(1, 2, 0, 1), WHOLE), (SplitAxis(1, 2, 1, 0), WHOLE))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_rows_before_or_after_more_elements(*, first: bool) -> None:
+    more, x, y = torch.zeros(1, 2), torch.randn(4, 2), torch.randn(4, 2)
+    y[:1] = x[:1]
+    together = [torch.cat([more, rows] if first else [rows, more]) for rows in (x[:1], x, y)]
+    alone, among, control = placed(together[0], ALONE), batch(together[1]), batch(together[2])
+    maps = maps_of(alone, among, control)
+    assert maps is not None
+    assert (SplitAxis(1, 1, int(first), int(not first)), WHOLE) in maps
+    assert rows_difference(alone, among, maps).relation is RowsRelation.EQUAL
+    together[1][int(first), 0] += 1
+    assert rows_difference(alone, batch(together[1]), maps).relation is not RowsRelation.EQUAL
+
+
+def test_interleaved_rows_with_more_elements_are_not_known() -> None:
+    """Not said to be changed by the others: two samples of the batch, one after the other, have a token more each."""
+    x, y = torch.randn(2, 4, 3), torch.randn(2, 4, 3)
+    y[:, :1] = x[:, :1]
+    tokens = torch.zeros(2, 1, 3)
+    alone, among, control = (torch.cat([tokens, rows], 1).flatten(0, 1) for rows in (x[:, :1], x, y))
+    assert maps_of(placed(alone, ALONE), batch(among), batch(control)) is None
+
+
+@pytest.mark.parametrize(("first", "second"), [((1, 8), (4, 9)), ((2, 8), (7, 8)), ((2, 8), (4, 8)), ((1,), (1, 4))])
 def test_shapes_that_do_not_say(first: tuple[int, ...], second: tuple[int, ...]) -> None:
     assert row_maps(first, 1, second, 4) == ()
 

@@ -15,9 +15,10 @@ PRICE = PairedTimes.of([1e-3] * 3, [2e-3] * 3)
 
 def test_what_people_and_programs_read(tmp_path: Path) -> None:
     found = made(tmp_path, [double, by_size, double], operator="aten.addmm.out")
-    changes = next(candidates([found.begins[0].first.launch.site], "cpu"))
+    changes, padded, _ = candidates([found.begins[0].first.launch.site], "cpu")
     trials = (
         RemedyTrial(changes, None, "a compiler is missing"),
+        RemedyTrial(padded, None, "a compiler is missing", module=Path("remedies/keep_bits_2.py")),
         RemedyTrial(changes, made(tmp_path / "b", [double]), price=PRICE),
     )
     lines = invariance_lines(found, trials, PRICE)
@@ -26,17 +27,19 @@ def test_what_people_and_programs_read(tmp_path: Path) -> None:
         "against  size 4, place 0; size 4, place 3",
     ]
     assert "0.1 cpp_1: read the same bits of the sample, and wrote others" in lines
-    assert (
-        "works: a size of 4 or more (fill smaller ones up): the same bits at size 4, place 0; size 4, place 3" in lines
-    )
+    same = "the same bits at size 4, place 0; size 4, place 3"
+    assert f"works: the size 4 for all (fill smaller ones up): {same}" in lines
     assert lines[-1] == "VARIES from 0.1 cpp_1 on"
     template = "--inductor-config freezing=True --inductor-config max_autotune_gemm=True"
     assert f"does not work: {template} --inductor-config max_autotune_gemm_backends=CPP" in lines
-    assert "  built    a compiler is missing" in lines
+    assert lines.count("  built    a compiler is missing") == 2
+    assert "does not work: --import keep_bits_2" in lines
+    assert "  file     remedies/keep_bits_2.py: matrix products with 11 more rows of zeros" in lines
     assert f"works: {template} --inductor-config max_autotune_gemm_backends=CPP" in lines
     assert lines.count(f"  time     {price_text(PRICE)}") == 2
     data = document(found, trials, PRICE)
     assert problems(data, json.loads((DOCS / "invariance.schema.json").read_text())) == []
     assert (data["enough"], data["same"], data["is_invariant"]) == (4, 1, False)
-    assert [fix["works"] for fix in data["fixes"]] == [False, True]
+    assert [fix["works"] for fix in data["fixes"]] == [False, False, True]
+    assert [fix["module"] for fix in data["fixes"]] == [None, "remedies/keep_bits_2.py", None]
     assert document(made(tmp_path / "c", [double]))["is_invariant"] is True

@@ -10,6 +10,7 @@ from aoti_debug.compare.invariance.varied_inputs import (
     VariedSize,
     bounds_error,
     inputs_of,
+    masks_of,
     require_sample,
     varied_size,
 )
@@ -89,6 +90,23 @@ def test_padding_of_a_length() -> None:
     assert mask[:, :2, :2].all()
     assert not mask[:, 2:].any()
     assert not mask[:, :, 2:].any()
+
+
+def test_masks_stay_zero_among_masked_elements() -> None:
+    inputs = Inputs((torch.arange(2, 14).reshape(4, 3), torch.ones(4, 3, 3), 2), {})
+    masked = SampleSurroundings(5, 0, Others.MASKED)
+    assert masks_of(inputs, varied("length")) == {1}
+    ids, mask, _ = inputs_of(inputs, varied("length"), range(2), masked).args
+    assert ids[:, :2].tolist() == inputs.args[0][:, :2].tolist()
+    assert ids[:, 2:].all()
+    assert mask[:, :2, :2].all()
+    assert not mask[:, 2:].any()
+    assert masked.text == "size 5, place 0 among drawn elements that are masked"
+
+
+def test_inputs_that_all_hold_0_and_1_are_no_masks() -> None:
+    inputs = Inputs((torch.zeros(4, 3, dtype=torch.long), torch.ones(4, 3, 3), 2), {})
+    assert masks_of(inputs, varied("length")) == frozenset()
 
 
 def test_the_order_of_strides_is_kept() -> None:

@@ -16,7 +16,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
-from aoti_debug.compare.invariance.remedies import candidates, padding_price, try_remedies
+from aoti_debug.compare.invariance.remedies import candidates, padding_price, try_remedies, untried
 from aoti_debug.compare.invariance.text import MAX_LISTED, document, invariance_lines
 from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
 from aoti_debug.package.pt2 import archive
@@ -51,13 +51,15 @@ from aoti_debug.package.pt2.archive import ArtifactKind
     type=click.Choice([others.value for others in Others]),
     default=Others.GIVEN.value,
     show_default=True,
-    help="Beside the sample: given rows of the inputs, elements drawn from them, or zeros as padding.",
+    help="Beside the sample: given rows of the inputs, elements drawn from them, zeros as padding, or drawn elements "
+    "with zeros in inputs that are masks.",
 )
 @click.option(
     "--fix",
     "fixes",
     is_flag=True,
-    help="Of an exported program that varies: build it with settings that may keep the bits equal, and see if they do.",
+    help="Of an exported program that varies: build it with settings and decompositions that may keep the bits equal, "
+    "and see if they do.",
 )
 @options.inputs("the embedded ones")
 @options.random_inputs()
@@ -119,14 +121,16 @@ def command(
 
 
 def _advice(found: Invariance, *, is_fixed: bool, is_exported: bool) -> list[str]:
-    """The line after the verdict: settings to try, or that none are known."""
-    known = any(True for _ in candidates(found.begin_sites, found.alone.run.manifest.device))
-    if found.begins and is_fixed and not known:
-        names = dict.fromkeys(site.op or site.kernel for site in found.begin_sites)
-        return [f"no setting is tried for {wording.join_truncated(list(names), 4)}"]
-    if found.begins and known and is_exported and not is_fixed:
-        return [f"next: {options.again_with('--fix')}"]
-    return []
+    """The lines after the verdict: remedies to try, or that none is known."""
+    sites, device = found.begin_sites, found.alone.run.manifest.device
+    lines = []
+    if names := untried(sites, device):
+        lines.append(f"no remedy is known for {wording.join_truncated(list(names), 4)}: nothing is tried")
+    if any(True for _ in candidates(sites, device)) and is_exported and not is_fixed:
+        lines.append(f"next: {options.again_with('--fix')}")
+    if found.mixes and not found.varied.is_batch and found.alone.surroundings.others is Others.GIVEN:
+        lines.append(f"next: {options.again_with('--others zeros')}, as padding")
+    return lines
 
 
 def exit_code(found: Invariance) -> int:

@@ -27,10 +27,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aoti_debug.app.python.batches import Sample, invariance
+    from aoti_debug.app.python.batches import SampleOptions, invariance
     from aoti_debug.app.python.debug import debug
     from aoti_debug.app.python.notebook import load_ipython_extension
-    from aoti_debug.app.python.precision import Rounding, precision
+    from aoti_debug.app.python.precision import RoundingOptions, precision
     from aoti_debug.app.python.procedures import compare, equal, repro, triage
     from aoti_debug.app.python.record import record
     from aoti_debug.base.version import __version__
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BuildSettings",
-    "Rounding",
-    "Sample",
+    "RoundingOptions",
+    "SampleOptions",
     "__version__",
     "build",
     "compare",
@@ -70,8 +70,8 @@ __all__ = [
 
 _MODULES = {
     "BuildSettings": "aoti_debug.instrument.builder.options",
-    "Rounding": "aoti_debug.app.python.precision",
-    "Sample": "aoti_debug.app.python.batches",
+    "RoundingOptions": "aoti_debug.app.python.precision",
+    "SampleOptions": "aoti_debug.app.python.batches",
     "__version__": "aoti_debug.base.version",
     "build": "aoti_debug.instrument.builder.build",
     "compare": "aoti_debug.app.python.procedures",

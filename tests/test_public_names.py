@@ -85,7 +85,14 @@ def test_all_names_are_there() -> None:
         "triage",
     }
     reading = {"load_file", "load_launch", "open_run"}
-    assert set(aoti_debug.__all__) == {"__version__", "BuildSettings", "Rounding", "Sample", *functions, *reading}
+    assert set(aoti_debug.__all__) == {
+        "__version__",
+        "BuildSettings",
+        "RoundingOptions",
+        "SampleOptions",
+        *functions,
+        *reading,
+    }
 
 
 def test_another_name_is_an_attribute_error() -> None:

@@ -22,7 +22,7 @@ from aoti_debug.package.inputs.input_files import Inputs
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleOptions:
     """The sample that `invariance` looks at, and what lies beside it.
 
     Attributes:
@@ -57,7 +57,7 @@ def invariance(
     model: Any,
     *inputs: Any,
     sizes: Sequence[int] = SIZES,
-    sample: Sample = Sample(),  # noqa: B008  # it is frozen
+    sample: SampleOptions = SampleOptions(),  # noqa: B008  # it is frozen
     imports: Sequence[str] = (),
     inductor_configs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,

@@ -22,7 +22,7 @@ from aoti_debug.package.inputs.input_files import Inputs
 
 
 @dataclass(frozen=True)
-class Rounding:
+class RoundingOptions:
     """The parts that `precision` rounds alone, and the error that its proposal may make.
 
     Attributes:
@@ -55,7 +55,7 @@ def precision(
     model: Any,
     *inputs: Any,
     to: str = "bfloat16",
-    rounding: Rounding = Rounding(),  # noqa: B008  # it is frozen
+    rounding: RoundingOptions = RoundingOptions(),  # noqa: B008  # it is frozen
     imports: Sequence[str] = (),
     inductor_configs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,

@@ -246,7 +246,9 @@ def try_remedies(
         trials.append(trial)
         if trial.works and trial.found is not None:
             packages, inputs = (found.package, trial.found.package), [found.runs[-1].run.inputs] * 2
-            trials[-1] = replace(trial, price=_price(packages, inputs, options, trial.found.directory, Steps(listener)))
+            with sharing_search_path(folder):  # its package asks for the module
+                price = _price(packages, inputs, options, trial.found.directory, Steps(listener))
+            trials[-1] = replace(trial, price=price)
             break
     return tuple(trials)
 

@@ -57,7 +57,7 @@ def test_a_module(here: Path) -> None:
     assert "<iframe" in compared._repr_html_()
     assert aoti_debug.repro(compared.run, launch="0.0", out="again").run == compared.run.path
 
-    rounding = aoti_debug.Rounding(by="launch", tolerance=1e9)
+    rounding = aoti_debug.RoundingOptions(by="launch", tolerance=1e9)
     rounded = aoti_debug.precision(compared.run.path, to="float8_e5m2", rounding=rounding, out="rounded")
     assert len(list((here / "rounded").glob("2*"))) == 1
     assert {part.part.name for part in rounded.rounded.parts} <= {launch.id for launch in compared.run.launches}
@@ -65,7 +65,7 @@ def test_a_module(here: Path) -> None:
     assert rounded.kept in ((), None)
     assert "all at once" in str(rounded)
     with pytest.raises(UsageError, match="by='line' is not known"):
-        aoti_debug.precision(compared.run.path, rounding=aoti_debug.Rounding(by="line"))
+        aoti_debug.precision(compared.run.path, rounding=aoti_debug.RoundingOptions(by="line"))
 
 
 def test_a_file_and_a_fault(faulty_package: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

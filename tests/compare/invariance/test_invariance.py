@@ -83,10 +83,10 @@ def test_a_model_whose_sizes_are_fixed(
 
 
 def test_from_python(sizes: Path) -> None:
-    sample = aoti_debug.Sample(rows=1, others="zeros")
+    sample = aoti_debug.SampleOptions(rows=1, others="zeros")
     found = aoti_debug.invariance(sizes, sizes=(2, 5), sample=sample, imports=["tests.models"], out="found")
     assert found.invariance.directory.parent == Path("found").absolute()
     assert not found.is_invariant
     assert str(found).startswith("sample   1 row along axis 0 of x (s77): size 2, place 0 among zeros")
     with pytest.raises(UsageError, match="others='more' is not known"):
-        aoti_debug.invariance(sizes, sample=aoti_debug.Sample(others="more"))
+        aoti_debug.invariance(sizes, sample=aoti_debug.SampleOptions(others="more"))

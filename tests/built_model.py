@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A model: its exported program, its instrumented package (level 3), its plain twin."""
+    """A model: its exported program, its instrumented package (level 3), the plain twin that `build_twins` makes."""
 
     program: Path
     package: Path
@@ -30,23 +30,35 @@ class Built:
 
 
 def build_model(program: ExportedProgram, folder: Path, configs: Mapping[str, Any], module: str) -> Built:
-    """Builds a program in `folder`.
+    """Builds a program in `folder`, without a plain twin.
 
     Args:
         configs: Inductor settings.
         module: what registers the program's operators; children find it (`importable`).
     """
-    import torch
+    return _build(program, folder, _options(folder, configs, module))
 
-    torch.export.save(program, folder / "model.pt2")
-    options = builder.BuildOptions(
+
+def build_twins(program: ExportedProgram, folder: Path, configs: Mapping[str, Any], module: str) -> Built:
+    """Builds a program and its plain twin; the arguments are those of `build_model`."""
+    return _build(program, folder, replace(_options(folder, configs, module), plain=folder / "plain.pt2"))
+
+
+def _options(folder: Path, configs: Mapping[str, Any], module: str) -> builder.BuildOptions:
+    return builder.BuildOptions(
         program=folder / "model.pt2",
         output=folder / "instrumented.pt2",
-        plain=folder / "plain.pt2",
         inductor_configs=configs,
         user_code=UserCode((module,)),
     )
-    return Built(folder / "model.pt2", folder / "instrumented.pt2", folder / "plain.pt2", builder.build_report(options))
+
+
+def _build(program: ExportedProgram, folder: Path, options: builder.BuildOptions) -> Built:
+    import torch
+
+    torch.export.save(program, folder / "model.pt2")
+    summary = builder.build_report(options)
+    return Built(folder / "model.pt2", folder / "instrumented.pt2", folder / "plain.pt2", summary)
 
 
 @dataclass(frozen=True)

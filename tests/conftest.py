@@ -12,10 +12,10 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 COLLECTED_AFTER = 20_000  # new objects
 LOWERING = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
 NVIDIA_DRIVER = Path("/dev/nvidiactl")
+WITHOUT_TWIN = frozenset({"array_ref", "blocks", "planned", "profiled", "shimmed"})  # no test compares their outputs
 WITHOUT_GPU = (*PRELOADED, *LOWERING, "tests.lowered_once")
 
 
@@ -150,7 +151,10 @@ def session_models(tmp_path_factory: pytest.TempPathFactory) -> SessionModels:
     """The models of models.py."""
     from tests import models
 
-    return SessionModels(tmp_path_factory, "tests.models", models.program, lambda name: models.CASES[name].configs)
+    def configs(name: str) -> Mapping[str, Any]:
+        return models.CASES[name].configs
+
+    return SessionModels(tmp_path_factory, "tests.models", models.program, configs, WITHOUT_TWIN)
 
 
 @pytest.fixture(scope="session")

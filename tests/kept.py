@@ -1,4 +1,4 @@
-"""Files that tests compile, kept from session to session until something that they are made of changes."""
+"""What tests compile, kept from session to session until something that it is made of changes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ def kept(name: str, parts: Sequence[str], make: Callable[[Path], object]) -> Pat
     """
     tools = Toolchain(find_compiler(), find_torch())
     return cache.entry("of-tests", tools.key(name, *parts), lambda folder: make(folder / name), COUNT) / name
+
+
+def check_once(name: str, parts: Sequence[str], check: Callable[[], object]) -> None:
+    """Checks something, unless it was found right before for the same parts, compiler and torch.
+
+    Args:
+        parts: all else that the result of the check depends on.
+    """
+
+    def make(path: Path) -> None:
+        check()
+        path.touch()
+
+    kept(name, parts, make)
 
 
 def contents(*paths: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
-from tests.built_model import Built, FromPackage, build_from_package, build_model, save_run
+from tests.built_model import Built, FromPackage, build_from_package, build_model, build_twins, save_run
 from tests.once import once
 
 
@@ -21,6 +21,7 @@ class SessionModels:
     Args:
         module: registers their operators.
         program, configs: of a model: its exported program, and Inductor's settings.
+        alone: models that are compared with no plain twin, which is not built.
     """
 
     def __init__(
@@ -29,18 +30,21 @@ class SessionModels:
         module: str,
         program: Callable[[str], ExportedProgram],
         configs: Callable[[str], Mapping[str, Any]],
+        alone: Collection[str] = (),
     ) -> None:
         self._factory = factory
         self._module = module
         self._program = program
         self._configs = configs
+        self._alone = frozenset(alone)
         self._runs: dict[str, RunDir] = {}
 
     def build(self, name: str) -> Built:
         """Builds a model."""
 
         def make(folder: Path) -> Built:
-            return build_model(self._program(name), folder, self._configs(name), self._module)
+            built = build_model if name in self._alone else build_twins
+            return built(self._program(name), folder, self._configs(name), self._module)
 
         return once(self._factory, f"built-{self._module}-{name}", make)
 

@@ -12,8 +12,9 @@ from types import ModuleType
 import pytest
 
 from aoti_debug.base.machine import compiler
+from tests.kept import check_once, contents
 from tests.runtime_shims_cuda import samples
-from tests.runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
+from tests.runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES, sources_of_runtime
 
 OTHERS = {
     "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},
@@ -63,7 +64,13 @@ def test_nvcc_makes_the_same() -> None:
         pytest.skip("no nvcc")
     if f"nvcc {make_ptx.compiler_version(nvcc)}." not in PTX.partition("\n")[0]:
         pytest.skip(f"nvcc {make_ptx.compiler_version(nvcc)} is not the one that made the file")
-    assert make_ptx.make(nvcc) == PTX
+
+    def check() -> None:
+        assert make_ptx.make(nvcc) == PTX
+
+    version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    parts = [*sources_of_runtime(), *contents(RUNTIME / "cuda/make_ptx.py"), version]
+    check_once("statistics.ptx", parts, check)
 
 
 def test_there_is_a_module_for_every_dtype() -> None:
@@ -135,6 +142,11 @@ def test_it_assembles(tmp_path: Path, assembler: str, architecture: str, is_newe
     source = tmp_path / "all.ptx"
     source.write_text(renewed(joined(PTX)) if is_newer else joined(PTX))
     quickly = ["--Ofast-compile", "max"] if "--Ofast-compile" in known else []
-    command = [str(ptxas), *quickly, f"-arch={architecture}", str(source), "-o", str(tmp_path / "out")]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    options = [*quickly, f"-arch={architecture}"]
+
+    def check() -> None:
+        command = [str(ptxas), *options, str(source), "-o", str(tmp_path / "out")]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+    check_once("assembled", [*contents(source, ptxas), *options], check)

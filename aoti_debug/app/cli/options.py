@@ -244,10 +244,29 @@ def random_inputs(note: str = "") -> Callable[[_Command], _Command]:
 
 
 def hang_timeout(text: str) -> Callable[[_Command], _Command]:
-    """--timeout: seconds without progress after which a model hangs; the text is its help."""
+    """--timeout or --stall: seconds without progress after which a model hangs; the text is its help."""
     return click.option(
-        "--timeout", "stall", metavar="SECONDS", type=Seconds(), default=60.0, show_default=True, help=text
+        "--timeout", "--stall", "stall", metavar="SECONDS", type=Seconds(), default=60.0, show_default=True, help=text
     )
+
+
+def limits(start: str, calls: str) -> Callable[[_Command], _Command]:
+    """--timeout and --stall of a command that runs a process once.
+
+    Args:
+        start: from when the time limit counts, in words.
+        calls: what makes no progress, in words, as the beginning of a clause.
+    """
+    timeout = click.option(
+        "--timeout", metavar="SECONDS", type=float, help=f"Kill the process this long after {start}."
+    )
+    stall = click.option(
+        "--stall",
+        metavar="SECONDS",
+        type=float,
+        help=f"Kill the process when {calls} for this long, and show where it hangs.",
+    )
+    return lambda command: timeout(stall(command))
 
 
 def json_output(schema: str, note: str = "") -> Callable[[_Command], _Command]:

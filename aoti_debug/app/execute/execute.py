@@ -31,6 +31,7 @@ from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.script_process import ScriptProcess, UserScript
 from aoti_debug.runs.run.supervise import Observer, Report
+from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind, RunInfo, RunStage
@@ -45,12 +46,13 @@ class ExecutedScript:
     """A script that has ended.
 
     Attributes:
-        exit_code: its own; of one that a fault ended, that of a finding.
+        exit_code: its own; of one that a fault or a time limit ended, that of a finding.
         result: the run of the package that failed, or of the first one that was called; None if none was, or only by
             ranks.
         others: the runs of its other packages.
         failed: the call to look into; None where no package failed, or none was called.
         ranks: the directory of the run of ranks that the script started; None without one.
+        killed: why it was killed: "no progress for 30 s"; "" if it was not.
     """
 
     exit_code: int
@@ -58,6 +60,7 @@ class ExecutedScript:
     others: tuple[RunDir, ...] = ()
     failed: FailedCall | None = None
     ranks: Path | None = None
+    killed: str = ""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -104,7 +107,7 @@ def execute(
         raise TargetError(f"Python cannot be started: {error.strerror}") from error
     info = replace(info, pid=process.pid)
     run_json.write(info, path)
-    report = process.watch(_LatestLinker(observer, path), stopwatch)
+    report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)
     report.error = _kept_error(error_file(path, info.pid))
     stopwatch.next("read")
     shutil.rmtree(weights, ignore_errors=True)
@@ -112,7 +115,7 @@ def execute(
         if ranks := _launches_of_ranks(path):
             return _executed_ranks(path, ranks, report, chooses_call=chooses_call)
         stamped_directories.remove(path, base if is_new_base else None)
-        return ExecutedScript(_exit_code(report, has_finding=False))
+        return ExecutedScript(_exit_code(report, has_finding=False), killed=report.kill_reason)
     called = _called_packages(path, info, report)
     failed = failed_call(called) if chooses_call or any(one.ended.verdict is not None for one in called) else None
     _delete_kept(path)
@@ -122,7 +125,8 @@ def execute(
     others = tuple(map(run_directory.open_run, _inner_runs(path)))
     stamped_directories.link_latest(path)
     result = runner.completed(ended, report, began)
-    return ExecutedScript(_exit_code(report, has_finding=result.verdict is not None), result, others, failed)
+    code = _exit_code(report, has_finding=result.verdict is not None)
+    return ExecutedScript(code, result, others, failed, killed=report.kill_reason)
 
 
 def is_recorded(options: RunOptions) -> bool:
@@ -182,6 +186,8 @@ def _words(script: UserScript, options: RunOptions) -> tuple[str, ...]:
 
 
 def _exit_code(report: Report, *, has_finding: bool) -> int:
+    if report.kill_reason:
+        return EXIT_FINDING
     if report.returncode >= 0:
         return report.returncode
     is_fault = runner.exit_of(report).kind is ExitKind.FAULT
@@ -211,7 +217,7 @@ def _called_packages(path: Path, info: RunInfo, report: Report) -> tuple[CalledP
     for folder in _inner_runs(path):
         inner = _with_settings(run_json.read(folder), path)
         ended.append(
-            _finished(folder, inner, report) if inner.pid == info.pid else _finished_child(folder, inner, path)
+            _finished(folder, inner, report) if inner.pid == info.pid else _finished_child(folder, inner, path, report)
         )
     return _with_packages(path, ended)
 
@@ -250,7 +256,7 @@ def _executed_ranks(path: Path, launches: Sequence[Path], report: Report, *, cho
         for folder in (rank, *_inner_runs(rank))
         if stamped_directories.has(folder, run_json.NAME)
     ]
-    called = _with_packages(path, [_finished_child(folder, run_json.read(folder), path) for folder in runs])
+    called = _with_packages(path, [_finished_child(folder, run_json.read(folder), path, report) for folder in runs])
     analysis = ranks_analysis.analyse(ranks_run.open_ranks(launches[-1]))
     first = ranks_analysis.shown_rank(analysis.run, analysis.failure).path
     chosen = [one for one in called if first in (one.run.path, one.run.path.parent)]
@@ -264,7 +270,8 @@ def _executed_ranks(path: Path, launches: Sequence[Path], report: Report, *, cho
         inputs = None if failed.inputs is None else place / failed.inputs.name
         failed = replace(failed, run=run_directory.open_run(place), inputs=inputs)
     stamped_directories.link_latest(path)
-    return ExecutedScript(_exit_code(report, has_finding=has_failed), failed=failed, ranks=path)
+    code = _exit_code(report, has_finding=has_failed)
+    return ExecutedScript(code, failed=failed, ranks=path, killed=report.kill_reason)
 
 
 def _replace_by(path: Path, launch: Path) -> None:
@@ -278,16 +285,19 @@ def _replace_by(path: Path, launch: Path) -> None:
     shutil.rmtree(moved)
 
 
-def _finished_child(folder: Path, info: RunInfo, path: Path) -> DiagnosedRun:
+def _finished_child(folder: Path, info: RunInfo, path: Path, script: Report) -> DiagnosedRun:
     """Writes down how a process ended that the script had started: only its records say so, and its own error.
 
     Args:
         path: the run directory of the script.
+        script: how that ended; if it was killed, a process that was in a call was killed with it.
     """
     report = Report(Stopwatch("read"), stage=RunStage.CALL, error=_kept_error(error_file(path, info.pid)))
     info = _with_settings(info, path)
     if report.error is not None:
         return runner.finish(folder, replace(info, exit=runner.exit_of(report)))
+    if script.kill_reason and any(not call.ended for call in run_directory.open_run(folder).timeline.calls):
+        return runner.finish(folder, replace(info, exit=runner.exit_of(script)))
     breadcrumbs.preserve(folder)
     crash_stacks.preserve(folder)
     if info.torch_settings is not None:

@@ -55,14 +55,15 @@ def triage_script(
             script has called no package that was recorded.
     """
     began = time.monotonic()
-    recorded = RunOptions(Path(script.target), level=3, shown=Shown.NOTHING)
+    recorded = RunOptions(Path(script.target), level=3, shown=Shown.NOTHING, stall=options.stall)
     executed = execute(script, recorded, observer, chooses_call=True)
     step = Step(STEP, time.monotonic() - began, _outcome(executed))
     listener.finished(step)
     failed = executed.failed
     if failed is None:
+        end = executed.killed or f"exit code {executed.exit_code}"
         raise TargetError(
-            f"{script.target} called no AOTInductor package that could be recorded: exit code {executed.exit_code}",
+            f"{script.target} called no AOTInductor package that could be recorded: {end}",
             hint=_hint(began),
         )
     _find_modules(script, failed.package.parent)
@@ -116,13 +117,14 @@ def _hint(began: float) -> str:
 def _outcome(executed: ExecutedScript) -> str:
     """ "exit code 0; call 3 of serve.pt2: its results are not finite"."""
     failed = executed.failed
+    end = executed.killed or f"exit code {executed.exit_code}"
     if failed is None:
-        return f"exit code {executed.exit_code}"
+        return end
     call = "a call" if failed.number is None else f"call {failed.number}"
     if failed.run.info.rank is not None:
         call = f"rank {failed.run.info.rank.number}, {call}"
     others = wording.pluralize(len(executed.others), "other run") if executed.others else ""
-    return f"exit code {executed.exit_code}; {call} of {failed.package.name}: {wording.first_line(failed.why)}" + (
+    return f"{end}; {call} of {failed.package.name}: {wording.first_line(failed.why)}" + (
         f"; {others}" if others else ""
     )
 

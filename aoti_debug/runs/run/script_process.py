@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.runs.run.supervise import Observer, ProcessOutput, Report
+from aoti_debug.runs.run.watchdog import Limits, ScriptWatchdog, request_all_stacks
 from aoti_debug.runs.rundir.run_json import RunStage
 
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the script as well
@@ -55,7 +57,7 @@ class UserScript:
 
 
 class ScriptProcess:
-    """A running script. It ends by itself."""
+    """A running script. It ends by itself, or at a time limit that was asked for."""
 
     def __init__(self, script: UserScript, environment: Mapping[str, str], run: Path) -> None:
         """Starts the process.
@@ -79,9 +81,13 @@ class ScriptProcess:
             os.close(written)
         self.pid = self._child.pid
 
-    def watch(self, observer: Observer, stopwatch: Stopwatch) -> Report:
-        """Waits for its end; signals that this process gets meanwhile are the script's."""
+    def watch(self, observer: Observer, limits: Limits, stopwatch: Stopwatch) -> Report:
+        """Waits for its end; signals that this process gets meanwhile are the script's.
+
+        One that exceeds the limits writes its stacks, and is killed with all processes that it has started.
+        """
         report = Report(stopwatch, stage=RunStage.CALL)
+        watchdog = ScriptWatchdog(limits, self._run)
         pipes = {"stderr": self._stderr}
         with (
             os.fdopen(self._stderr),
@@ -94,10 +100,20 @@ class ScriptProcess:
                 observer.tick()
                 if ended and not has_passed:
                     break  # a process that it started still has the pipe open
+                if not ended and not report.kill_reason:
+                    report.kill_reason = self._kill_for(watchdog.exceeded_limit())
             report.returncode = self._child.wait()
             report.unix_time = time.time()
             report.log_failure = output.log_failure
         return report
+
+    def _kill_for(self, reason: str) -> str:
+        """Kills the script and returns the reason; "" if there is no reason, or the script has ended."""
+        if not reason or self._child.poll() is not None:
+            return ""
+        request_all_stacks(self.pid, self._run)
+        child_process.kill_with_descendants(self.pid)
+        return reason
 
 
 def _terminal() -> tuple[int, int]:

@@ -24,6 +24,7 @@ from aoti_debug.runs.rundir.formats import journal_end
 from aoti_debug.runs.rundir.run_json import RunStage
 
 REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/crash/backtrace.h
+_JOURNAL = "journal.bin"
 _POLL_INTERVAL = 1.0  # seconds between two reads of the journal
 _STACKS_TIMEOUT = 2.0  # seconds in which the threads must write their stacks
 _QUIET_TIME = 0.3  # seconds without another stack after which all threads are taken to have answered
@@ -102,11 +103,41 @@ class Watchdog:
         return now - self._progress_time >= limit
 
 
+class ScriptWatchdog:
+    """Checks the process of a script against its limits: the time limit from its beginning, progress within calls."""
+
+    def __init__(self, limits: Limits, run: Path) -> None:
+        self._limits = limits
+        self._run = run
+        self._watchdog = Watchdog(limits, run)
+        self._next_poll = 0.0
+        self._stage = RunStage.LOAD
+
+    def exceeded_limit(self) -> str:
+        """The reason to kill the script now; "" if it exceeds no limit."""
+        if self._limits.stall is not None and time.monotonic() >= self._next_poll:
+            self._next_poll = time.monotonic() + min(_POLL_INTERVAL, self._limits.stall / 4)
+            self._stage = RunStage.CALL if has_open_call(self._run) else RunStage.LOAD
+        return self._watchdog.exceeded_limit(self._stage)
+
+
 def progress(run: Path) -> object:
     """A value that changes whenever a launch begins, ends, or completes on the device."""
-    journals = [run / "journal.bin", *sorted(run.glob("process-*/journal.bin"))]
-    crumbs = [run / breadcrumbs.NAME, *sorted(run.glob(f"process-*/{breadcrumbs.NAME}"))]
-    return tuple(_journal_end(path) for path in journals), tuple(_bytes(path) for path in crumbs)
+    folders = _recorded_in(run)
+    journals = tuple(_journal_end(folder / _JOURNAL) for folder in folders)
+    return journals, tuple(_bytes(folder / breadcrumbs.NAME) for folder in folders)
+
+
+def has_open_call(run: Path) -> bool:
+    """True if a thread of a process that records in a run directory is in a call of a model."""
+    blocks = (journal_end.newest_blocks(folder / _JOURNAL).values() for folder in _recorded_in(run))
+    return any(journal_end.has_open_call(block) for found in blocks for _, block in found)
+
+
+def _recorded_in(run: Path) -> list[Path]:
+    """The folders of the runs of all packages, processes and ranks that record in a run directory."""
+    ranks = [run, *sorted(run.glob("*/rank*[0-9]"))]
+    return [folder for rank in ranks for folder in (rank, *sorted(rank.glob("process-*")))]
 
 
 def _journal_end(path: Path) -> tuple[tuple[int, int, int], ...]:
@@ -120,6 +151,15 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         return b""
+
+
+def request_all_stacks(pid: int, run: Path) -> None:
+    """The same as `request_stacks`, also of the processes that this one has started and that record in its run."""
+    request_stacks(pid, run)
+    for folder in _recorded_in(run):
+        recording = journal_end.process_of(folder / _JOURNAL)
+        if recording is not None and recording != pid and _threads(recording):
+            request_stacks(recording, folder)
 
 
 def request_stacks(pid: int, run: Path) -> None:

@@ -15,7 +15,7 @@ from aoti_debug.base import abi
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.runs.run import watchdog
-from aoti_debug.runs.run.watchdog import Limits, Watchdog, progress
+from aoti_debug.runs.run.watchdog import Limits, ScriptWatchdog, Watchdog, has_open_call, progress
 from aoti_debug.runs.rundir import breadcrumbs
 from aoti_debug.runs.rundir.run_json import RunStage
 from tests import factories
@@ -164,6 +164,55 @@ def test_without_limits_there_is_no_end(tmp_path: Path, clock: Clock) -> None:
     for _ in range(3):
         assert patience.exceeded_limit(RunStage.CALL) == ""
         clock += 1e6
+
+
+def test_a_script_stalls_in_calls_alone(tmp_path: Path, clock: Clock) -> None:
+    patience = ScriptWatchdog(Limits(stall=30), tmp_path)
+    writer = JournalWriter()
+    for call in range(3):
+        assert patience.exceeded_limit() == ""  # it loads, or waits for requests
+        clock += 100
+        writer.call_begin(call)
+        writer.launch_begin(0, 0, X, call=call)
+        write(tmp_path, writer)
+        assert patience.exceeded_limit() == ""
+        clock += 29
+        assert patience.exceeded_limit() == ""
+        writer.launch_end(0, call=call)
+        writer.call_end(call)
+        write(tmp_path, writer)
+    writer.call_begin(3)
+    write(tmp_path, writer)
+    clock += 2  # it looks once a second
+    assert patience.exceeded_limit() == ""
+    clock += 31
+    assert patience.exceeded_limit() == "no progress for 30 s"
+
+
+def test_a_script_is_killed_after_its_time_in_and_outside_of_calls(tmp_path: Path, clock: Clock) -> None:
+    patience = ScriptWatchdog(Limits(timeout=5), tmp_path)
+    assert patience.exceeded_limit() == ""
+    clock += 6
+    assert patience.exceeded_limit() == "it was killed after 5 s"
+
+
+@pytest.mark.parametrize("folder", ["", "process-7", "20261127-045912-14265/rank1", "2026/rank1/process-7"])
+def test_an_open_call_of_every_process_and_rank(tmp_path: Path, folder: str) -> None:
+    inner = tmp_path / folder
+    inner.mkdir(parents=True, exist_ok=True)
+    writer = JournalWriter()
+    assert not has_open_call(tmp_path)
+    writer.thread = 2
+    writer.call_begin()
+    writer.thread = 1
+    writer.call_begin(1)
+    writer.call_end(1)
+    write(inner, writer)
+    assert has_open_call(tmp_path)
+    writer.thread = 2
+    writer.call_end()
+    write(inner, writer)
+    assert not has_open_call(tmp_path)
 
 
 # Asking for stacks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aoti_debug.app.cli import script_arguments
+from aoti_debug.app.cli import options, script_arguments
 from aoti_debug.app.cli.lines import json_text, print_lines, width
 from aoti_debug.app.cli.recording_options import RecordingOptions, recording
 from aoti_debug.app.cli.run_lines import observed_lines, summary
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT.py is the name of a module, as for Python's -m.")
 @script_arguments.torch_compile
 @recording("AOTI_DEBUG_LEVEL, or 3; at 0, nothing is replaced")
+@options.limits("the script began", "a call of a model has begun or ended no launch")
 @click.option(
     "--json",
     "json_file",
@@ -51,6 +52,8 @@ def command(
     is_module: bool,
     torch_compile: bool,
     recording: RecordingOptions,
+    timeout: float | None,
+    stall: float | None,
     json_file: Path | None,
     script: str,
     arguments: tuple[str, ...],
@@ -63,7 +66,7 @@ def command(
     if not is_module:
         _require_script(script)
     chosen_script = UserScript(script, arguments, is_module, torch_compile=torch_compile)
-    chosen = recording.of(Path(script), is_level_given=recording.level is not None)
+    chosen = recording.of(Path(script), is_level_given=recording.level is not None, timeout=timeout, stall=stall)
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise UsageError(f"{json_file.parent} is no directory", hint="--json FILE names a file in one that exists")
     if not is_recorded(chosen):
@@ -85,6 +88,8 @@ def _refuse_at_level_0(chosen: RunOptions, json_file: Path | None) -> None:
         "--guards": chosen.guards,
         "--summaries": chosen.summaries,
         "--json": json_file is not None,
+        "--timeout": chosen.timeout is not None,
+        "--stall": chosen.stall is not None,
     }
     for option, value in given.items():
         if value:
@@ -107,6 +112,10 @@ def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
         return ["", *text.ranks_lines(analysis, columns), *_next(executed)]
     result = executed.result
     if result is None:
+        if executed.killed:
+            return terminal_cells.wrapped(
+                f"HANG the script did not end: {executed.killed}; no package was called", columns
+            )
         note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
         return terminal_cells.wrapped(note, columns)
     lines = ["", *summary(result, columns)]

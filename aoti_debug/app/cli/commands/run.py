@@ -74,15 +74,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
 @recording("the level of the package")
 @options.calls
-@click.option(
-    "--timeout", metavar="SECONDS", type=float, help="Kill the process this long after it began to load the package."
-)
-@click.option(
-    "--stall",
-    metavar="SECONDS",
-    type=float,
-    help="Kill the process when no launch has begun or ended for this long, and show where it hangs.",
-)
+@options.limits("it began to load the package", "no launch has begun or ended")
 @options.user_code
 @click.option(
     "--crumb-every",

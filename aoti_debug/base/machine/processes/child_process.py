@@ -166,6 +166,21 @@ class Child:
             return
 
 
+def kill_with_descendants(pid: int) -> None:
+    """Sends SIGKILL to a process and to all that it has started, also in other process groups; does not wait."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):  # no process, or one that has ended
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(folder.name))
+    found = [pid]
+    for one in found:
+        found += parents.get(one, [])
+    for one in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(one, signal.SIGKILL)
+
+
 @dataclass(frozen=True)
 class FinishedProcess:
     """A process that has ended.

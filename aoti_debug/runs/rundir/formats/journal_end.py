@@ -1,4 +1,4 @@
-"""The end of a journal that a process is writing: where its records end, and the newest launch."""
+"""The end of a journal that a process is writing: where its records end, open calls, and the newest launch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 
 _RECORD_SIZE = struct.Struct("<I")
+_OF_CALLS = (RecordType.CALL_BEGIN, RecordType.LAUNCH_BEGIN, RecordType.LAUNCH_END)  # the thread is in one then
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,16 @@ class NewestLaunch:
 
     key: LaunchKey
     number: int
+
+
+def process_of(path: Path) -> int | None:
+    """The process that writes a journal; None without one."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(abi.JOURNAL_HEADER.size)
+    except FileNotFoundError:
+        return None
+    return abi.JOURNAL_HEADER.codec.unpack(header)[3] if len(header) == abi.JOURNAL_HEADER.size else None
 
 
 def newest_blocks(path: Path) -> dict[int, tuple[int, bytes]]:
@@ -63,6 +74,21 @@ def records_end(block: bytes) -> int:
             break
         position += size
     return position
+
+
+def has_open_call(block: bytes) -> bool:
+    """True if the thread of a block is in a call, as far as the block says."""
+    is_open, position, header = False, abi.BLOCK_HEADER.size, abi.RECORD_HEADER
+    while position + header.size <= len(block):
+        size, type_, _, _ = header.codec.unpack_from(block, position)
+        if size == 0:
+            break
+        if type_ == RecordType.CALL_END:
+            is_open = False
+        elif type_ in _OF_CALLS:
+            is_open = True
+        position += size
+    return is_open
 
 
 def newest_launch(path: Path) -> NewestLaunch | None:

@@ -118,6 +118,11 @@ assert torch.equal(torch.compile(torch.cos, backend="eager")(x), x.cos())
 """
 
 
+STARTS_ONE_THAT_HANGS = """
+import subprocess, sys
+subprocess.run([sys.executable, "crashes.py"])
+"""
+
 DEVICE_ERROR = """
 import torch
 
@@ -302,6 +307,17 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert "FAULT ValueError: the answer is not 42" in raised.stderr
     assert "Traceback" in raised.stderr
 
+    (tmp_path / "hangs.py").write_text(STARTS_ONE_THAT_HANGS)
+    for name in ("crashes.py", "hangs.py"):
+        hung = executed(tmp_path, "--stall", "2", name, FAULTY_OPS="hang")
+        assert (hung.returncode, hung.stdout) == (1, "before\n")
+        assert "HANG faulty::act.default did not end: no progress for 2 s" in hung.stderr
+        run = open_run(base=base)
+        assert run.state is ExitKind.TIMEOUT
+        assert run.journal is not None
+        with pytest.raises(ProcessLookupError):
+            os.kill(run.journal.header.pid, 0)
+
     (tmp_path / "device.py").write_text(DEVICE_ERROR)
     device = executed(tmp_path, "device.py")
     assert device.returncode == 1
@@ -335,6 +351,13 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     run = open_run(base=base)
     assert [launch.key.call for launch in run.launches] == [0, 1, 2]  # of three loads: one library
     assert run.required_package.name.startswith("model-")
+
+
+def test_a_script_that_calls_nothing_is_killed_in_time(tmp_path: Path) -> None:
+    (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(600)\n")
+    killed = executed(tmp_path, "--timeout", "0.5", "sleeps.py")
+    assert killed.returncode == 1
+    assert "HANG the script did not end: it was killed after 0.5 s; no package was called" in killed.stderr
 
 
 def test_json_without_a_run_and_where_it_cannot_be_written(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from aoti_debug.triage.results import triage_directory
 _DAY = 86400.0  # seconds
 _KEYED = {ResultKind.BISECTS: recorded_runs.SETTINGS, ResultKind.MINIFIED: re.compile(r"[0-9a-f]{12}")}
 _BUNDLE = re.compile(r"(?:run|triage)_.+\.zip")
+_UNREAD = "cannot be read"
 _RECORDS = (run_json.NAME, ranks_directory.NAME, triage_directory.NAME)
 
 
@@ -68,9 +69,12 @@ class MadeResult:
     made: float
 
     @property
-    def bytes(self) -> int:
-        """The bytes that it takes on the disk."""
-        return bytes_of(self.path)
+    def bytes(self) -> int | None:
+        """The bytes that it takes on the disk; None where a part of it cannot be read."""
+        try:
+            return bytes_of(self.path)
+        except OSError:
+            return None
 
     @property
     def is_in_use(self) -> bool:
@@ -93,7 +97,9 @@ class MadeResult:
         try:
             return _shown(self.path)
         except RunDirError as error:
-            return ResultSummary("cannot be read", wording.first_line(str(error)))
+            return ResultSummary(_UNREAD, wording.first_line(str(error)))
+        except OSError as error:
+            return ResultSummary(_UNREAD, error.strerror or str(error))
 
     @property
     def description(self) -> str:
@@ -116,7 +122,11 @@ def _in(base: Path, kind: ResultKind) -> Iterator[MadeResult]:
     except OSError:
         return
     for path in paths:
-        if _is_made(path, kind, trusts_dates=is_in_home or base == kind.earlier):
+        try:
+            is_made = _is_made(path, kind, trusts_dates=is_in_home or base == kind.earlier)
+        except OSError:  # it cannot be looked into
+            is_made = stamped_directories.is_stamp(path.name)
+        if is_made:
             yield MadeResult(kind, f"{kind.value}/{path.name}" if is_in_home else str(path), path, _made(path))
 
 
@@ -145,7 +155,15 @@ def _made(path: Path) -> float:
     return path.lstat().st_mtime
 
 
+def _require_readable(path: Path) -> None:
+    """Raises OSError if a directory, or the record in it, cannot be read: to others it looks as if it held nothing."""
+    if path.is_dir():
+        for record in set(os.listdir(path)).intersection(_RECORDS):
+            os.stat(path / record)
+
+
 def _shown(path: Path) -> ResultSummary:
+    _require_readable(path)
     found = recorded_runs.find(path) if path.is_dir() else None
     if found is not None and found.is_of_triage:
         triage = triage_directory.open_triage(found.directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.app.cli.commands.list import list_lines
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import results_home, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -71,8 +73,27 @@ def test_each_kind_is_listed_and_described() -> None:
     assert found[f"runs/{cut_short.name}"].description == "no fault recorded (m.pt2)"
     assert found[f"runs/{failed.name}"].description == "fault: SIGSEGV (m.pt2)"
     assert found[f"triages/{made.name}"].description.endswith("(m.pt2)")
-    assert found[f"runs/{run.name}"].bytes > 4096
+    assert (found[f"runs/{run.name}"].bytes or 0) > 4096
     assert abs(found[f"runs/{run.name}"].made - (time.time() - 2 * 86400)) < 60
+
+
+def test_what_cannot_be_read_is_listed_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, hidden = a_run(1), a_run(2)
+    listdir = os.listdir
+
+    def refused(path: Path | str = ".") -> list[str]:
+        if Path(path).name == hidden.name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    results = made_results()
+    assert [result.description for result in results] == ["cannot be read: Permission denied", "no fault (m.pt2)"]
+    lines = list_lines(results, [None, 8192], time.time(), 120)
+    assert f"runs/{hidden.name}" in lines[2]
+    assert "?" in lines[2]
+    assert f"runs/{kept.name}" in lines[3]
+    assert lines[-1] == "2 directories, 8.0 KiB, without 1 that cannot be read completely"
 
 
 def test_a_run_of_a_package_that_a_command_has_built_has_the_name_of_the_model() -> None:

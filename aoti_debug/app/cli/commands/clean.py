@@ -54,7 +54,7 @@ def command(
         )
     found = unwanted(made_results(), Unwanted(names, older_than or 0.0, keep or 0)) if names or given else []
     used = [result for result in found if result.is_in_use]
-    sizes = {result: result.bytes for result in found if result not in used}
+    sizes = {result: result.bytes or 0 for result in found if result not in used}
     entries = cache.cached_entries(cache.directory()) if of_cache else []
     cached = sum(entry.bytes for entry in entries)
     freed = sum(sizes.values()) + cached

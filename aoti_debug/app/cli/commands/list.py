@@ -42,11 +42,11 @@ def command(*, as_json: bool) -> None:
     print_lines([*lines, f"cache: {wording.byte_size(cached)} in {root}"])
 
 
-def list_lines(results: Sequence[MadeResult], sizes: Sequence[int], now: float, columns: int) -> list[str]:
+def list_lines(results: Sequence[MadeResult], sizes: Sequence[int | None], now: float, columns: int) -> list[str]:
     """The table of what was made, with age and size, and the sum.
 
     Args:
-        sizes: bytes of each.
+        sizes: bytes of each; None where a part of it cannot be read.
         now: seconds since 1970.
     """
     rows = [_row(result, size, now) for result, size in zip(results, sizes, strict=True)]
@@ -54,18 +54,21 @@ def list_lines(results: Sequence[MadeResult], sizes: Sequence[int], now: float, 
     return lines + _total(sizes)
 
 
-def _total(sizes: Sequence[int]) -> list[str]:
+def _total(sizes: Sequence[int | None]) -> list[str]:
     if not sizes:
         return ["nothing was made here: aoti-debug triage or another command makes something"]
     count = "1 directory" if len(sizes) == 1 else f"{len(sizes)} directories"
-    return [f"{count}, {wording.byte_size(sum(sizes))}"]
+    unread = sizes.count(None)
+    without = f", without {unread} that cannot be read completely" if unread else ""
+    return [f"{count}, {wording.byte_size(sum(size or 0 for size in sizes))}{without}"]
 
 
-def _row(result: MadeResult, size: int, now: float) -> tuple[str, str, str, Sentence]:
-    return result.name, wording.age(now - result.made), wording.byte_size(size), Sentence(result.description)
+def _row(result: MadeResult, size: int | None, now: float) -> tuple[str, str, str, Sentence]:
+    shown = "?" if size is None else wording.byte_size(size)
+    return result.name, wording.age(now - result.made), shown, Sentence(result.description)
 
 
-def _document(result: MadeResult, size: int) -> dict[str, object]:
+def _document(result: MadeResult, size: int | None) -> dict[str, object]:
     return {
         "name": result.name,
         "kind": result.kind.value,

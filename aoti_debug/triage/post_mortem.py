@@ -206,6 +206,8 @@ def _of_stack(case: _Case) -> Outcome:
             evidence=tuple(evidence),
             possible=tuple(possible),
             stack=crash_stacks.useful(stack),
+            signal=case.signal,
+            address=stack.address,
             next=_record_it(case),
             warnings=_why_no_values(case),
         ),
@@ -264,7 +266,8 @@ def _of_run(case: _Case, run: Path, options: TriageOptions, folder: Path, steps:
     finding = finding_of(diagnosed.run, verdict, argument_sentences(verdict))
     stack, found = _guilty(case)
     ended = _ended(case) if case.signal else _HOW_LONG
-    finding = replace(finding, evidence=(*finding.evidence, ended, found.why), stack=crash_stacks.useful(stack))
+    evidence, frames = (*finding.evidence, ended, found.why), crash_stacks.useful(stack)
+    finding = replace(finding, evidence=evidence, stack=frames, signal=case.signal, address=stack.address)
     if not case.signal:
         finding = replace(finding, what=_headline(case, found.site))
     if launch is None:

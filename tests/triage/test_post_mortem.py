@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
@@ -81,6 +82,8 @@ def test_a_run_and_the_memory_of_its_process_make_a_repro(
     (bytes_,) = {tensor["bytes"] for tensor in rescued if not tensor["reason"]}
     assert bytes_ == read.numel() * 4
     assert finding.confirmed_by
+    assert (finding.signal, finding.address) == ("SIGSEGV", 0)
+    assert (findings.to_json(finding)["signal"], findings.to_json(finding)["address"]) == ("SIGSEGV", "0x0")
 
 
 @needs_cores
@@ -88,6 +91,7 @@ def test_an_abort_without_records_is_named_by_its_stack(faulty_package: Path, ab
     finding = triaged(aborted, faulty_package, tmp_path).finding
     assert finding.kind == FAULT
     assert finding.what == "the process was aborted in faulty::act.default"
+    assert (finding.signal, finding.address) == ("SIGABRT", None)
     assert finding.where is not None
     assert finding.where.frame is not None
     assert "torch.ops.faulty.act" in finding.where.frame.text
@@ -127,6 +131,7 @@ def test_a_core_that_was_written_while_the_process_ran(faulty_package: Path, tmp
     finding = triaged(tmp_path / "core", None, tmp_path).finding
     assert finding.kind == HANG
     assert "may hang" in finding.what
+    assert (finding.signal, finding.address) == ("", None)
     assert finding.where is not None
     assert finding.where.launch == "0.2"
     assert "the core was written while the process ran: no signal ended it" in words(finding)

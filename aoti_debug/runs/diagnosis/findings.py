@@ -115,6 +115,8 @@ class Finding:
         also: other findings of the same triage.
         possible: sentences about what was not observed, each with "may".
         stack: useful frames of the host's call stack, innermost first; none if it is not known or says nothing.
+        signal: that ended the process: "SIGSEGV"; "" if none did, or that is not known.
+        address: that the thread accessed at that signal, in a core file; None if it is not known.
     """
 
     kind: FindingKind
@@ -131,6 +133,8 @@ class Finding:
     also: tuple[Finding, ...] = ()
     possible: tuple[str, ...] = ()
     stack: tuple[str, ...] = ()
+    signal: str = ""
+    address: int | None = None
 
 
 def map_repros(finding: Finding, change: Callable[[str], str]) -> Finding:
@@ -161,6 +165,8 @@ def to_json(finding: Finding) -> dict[str, Any]:
         "evidence": list(finding.evidence),
         "possible": list(finding.possible),
         "stack": list(finding.stack),
+        "signal": finding.signal or None,
+        "address": None if finding.address is None else f"{finding.address:#x}",
         "confirmed_by": list(finding.confirmed_by),
         "contradicted_by": list(finding.contradicted_by),
         "repro": finding.repro or None,
@@ -189,6 +195,8 @@ def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind], where: 
         evidence=members.evidence,
         possible=members.possible,
         stack=members.stack,
+        signal=members.signal or "",
+        address=_address(members.address),
         origin=None if members.origin is None else _place(members.origin),
         chain=tuple(map(_place, members.chain)),
         confirmed_by=members.confirmed_by,
@@ -235,6 +243,15 @@ class _FindingJson:
     also: tuple[Mapping[str, Any], ...] = ()
     possible: tuple[str, ...] = ()
     stack: tuple[str, ...] = ()
+    signal: str | None = None
+    address: str | None = None
+
+
+def _address(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text, 16)
+    except ValueError:
+        raise DamagedJsonError(f"address is {text!r}, no hexadecimal number") from None
 
 
 def _kind(value: str, kinds: Mapping[str, FindingKind]) -> FindingKind:

@@ -126,6 +126,7 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
         where=place_of(launch) if launch is not None else None,
         evidence=(*_evidence(verdict), *verdict.waits, *(arguments if verdict.hangs else ())),
         stack=verdict.frames,
+        signal=run.info.exit.signal if run.state is ExitKind.FAULT else "",
         next=verdict.next_commands,
     )
 

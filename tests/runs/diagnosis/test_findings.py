@@ -27,6 +27,8 @@ WHOLE = Finding(
     warnings=("e",),
     possible=("it may be f",),
     stack=("boom at ops.cpp:12",),
+    signal="SIGSEGV",
+    address=0x7F3A10,
 )
 PLACE_TEXT = """
  "launch": "0.3",
@@ -60,7 +62,8 @@ INPUT_TEXT = """{
  }"""
 
 
-ADDED = {"also", "possible", "stack", "coordinates", "input_kind"}  # members that an older triage.json lacks
+# Members that an older triage.json lacks.
+ADDED = {"also", "possible", "stack", "signal", "address", "coordinates", "input_kind"}
 KINDS = {kind.value: kind for kind in (CLEAN, FAULT)}
 
 
@@ -79,8 +82,8 @@ def test_the_layout_stays_as_it_is() -> None:
         f'{{\n "kind": "fault",\n "what": "SIGSEGV",{PLACE_TEXT}\n "origin": {INPUT_TEXT},\n "chain"'
     )
     assert list(findings.to_json(WHOLE))[14:] == [
-        *("origin", "chain", "evidence", "possible", "stack", "confirmed_by", "contradicted_by", "repro", "next"),
-        *("warnings", "also"),
+        *("origin", "chain", "evidence", "possible", "stack", "signal", "address", "confirmed_by", "contradicted_by"),
+        *("repro", "next", "warnings", "also"),
     ]
 
 
@@ -100,7 +103,8 @@ def test_other_findings_are_read_and_may_be_missing() -> None:
     old = data()
     for name in ADDED:
         del old[name]
-    assert read(old) == replace(WHOLE, where=replace(PLACE, coordinates=()), possible=(), stack=())
+    lacking = replace(WHOLE, possible=(), stack=(), signal="", address=None)
+    assert read(old) == replace(lacking, where=replace(PLACE, coordinates=()))
     with pytest.raises(DamagedJsonError, match=r"finding\.also\.kind"):
         read({**data(), "also": [{**data(), "kind": 7}]}, "finding")
 
@@ -111,6 +115,12 @@ def test_every_member_is_needed(name: str) -> None:
     del members[name]
     with pytest.raises(DamagedJsonError, match=f"finding.{name} is missing"):
         read(members, "finding")
+
+
+def test_an_address_is_hexadecimal() -> None:
+    assert data()["address"] == "0x7f3a10"
+    with pytest.raises(DamagedJsonError, match="no hexadecimal number"):
+        read(data() | {"address": "behind buf0"})
 
 
 def test_a_model_line_has_a_number() -> None:

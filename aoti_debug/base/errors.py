@@ -1,6 +1,7 @@
 """The errors that the library raises, with their exit codes.
 
     AotiDebugError
+     ├─ ModelFaultError   1   the model crashed or hung where a command needs it to end well
      ├─ UsageError        2   the command line or an argument is wrong
      ├─ ArtifactError     3   a .pt2, inputs file or archive is not what it should be
      ├─ ToolchainError    4   compiler, linker or torch cannot do what is needed
@@ -39,6 +40,12 @@ class AotiDebugError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class ModelFaultError(AotiDebugError):
+    """The model crashed, hung or raised an exception, and a command needs it to end well."""
+
+    exit_code = EXIT_FINDING
 
 
 class UsageError(AotiDebugError):
@@ -126,6 +133,7 @@ class InternalError(AotiDebugError):
 
 BY_NAME: Mapping[str, type[AotiDebugError]] = {
     "AotiDebugError": AotiDebugError,
+    "ModelFaultError": ModelFaultError,
     "UsageError": UsageError,
     "ArtifactError": ArtifactError,
     "InputMismatch": InputMismatch,

@@ -84,7 +84,8 @@ def invariance(
 
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
-            exported, built or started, or does not end well.
+            exported, built or started.
+        ModelFaultError: the model crashes, hangs or raises an exception.
         RunDirError: a run cannot be read.
     """
     if sample.others not in (chosen := [one.value for one in Others]):

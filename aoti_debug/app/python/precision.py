@@ -85,7 +85,8 @@ def precision(
 
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
-            exported, built or started, or does not end well.
+            exported, built or started.
+        ModelFaultError: the model crashes, hangs or raises an exception.
         RunDirError: the run cannot be read, or cannot be repeated.
     """
     if rounding.by not in (parts := [one.value for one in PartedBy]):

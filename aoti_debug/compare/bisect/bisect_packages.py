@@ -30,10 +30,10 @@ from aoti_debug.compare.what_if.replacements import is_rounding, program_values,
 from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.compare.what_if.substituted_run import Replace, SubstitutedRun
 from aoti_debug.compare.what_if.what_if import Outputs
+from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 
 
@@ -108,7 +108,8 @@ def bisect_packages(options: BisectOptions, listener: StepListener | None = None
     """Finds the launches that make the bad package wrong.
 
     Raises:
-        UsageError: the models were called with other inputs, are other programs, or one of them does not end well.
+        ModelFaultError: one of them does not end well.
+        UsageError: the models were called with other inputs, or are other programs.
         ArtifactError, ToolchainError, TargetError: one of them cannot be built or started.
         RunDirError: a run cannot be read.
     """
@@ -131,6 +132,7 @@ class _Recorded:
 class _Packages:
     def __init__(self, options: BisectOptions, folder: Path, steps: Steps) -> None:
         session = ReplaySession(options.recorded(options.bad, folder / "runs"), folder, steps)
+        self._models = (options.good, options.bad)
         self._good = session.of_model(options.good, "good")
         self._bad = session.of_model(options.bad, "bad")
         self._folder = folder
@@ -168,12 +170,8 @@ class _Packages:
     def _recorded(self) -> _Recorded:
         good = self._good.again("good", (), level=1)
         bad = self._bad.again("bad", (), level=1)
-        for name, found in (("good", good), ("bad", bad)):
-            if found.run.state is not ExitKind.CLEAN:
-                raise UsageError(
-                    f"the {name} model does not end well: {found.run.info.exit.detail or found.run.state.value}",
-                    hint="aoti-debug triage says why",
-                )
+        require_end(good.run, self._models[0])
+        require_end(bad.run, self._models[1])
         pairing, notes = pair_runs(good.run, bad.run)
         if not pairing.pairs:
             raise UsageError(

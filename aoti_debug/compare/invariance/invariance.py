@@ -39,13 +39,14 @@ from aoti_debug.compare.invariance.varied_inputs import (
     require_sample,
     varied_size,
 )
-from aoti_debug.compare.what_if.substituted_run import Instruction, require_clean, run_substituted
+from aoti_debug.compare.what_if.substituted_run import Instruction, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import check_inputs, recording_everything
 from aoti_debug.runs.run.protocol import PRELOADED
 
@@ -300,7 +301,7 @@ class _Samples:
         """A run in which the sample has these surroundings.
 
         Raises:
-            UsageError: the model does not end well.
+            ModelFaultError: the model does not end well.
         """
         file = self._folder / "inputs" / f"{name.replace(', ', '_').replace(' ', '_')}.pt"
         file.parent.mkdir(exist_ok=True)
@@ -316,7 +317,7 @@ class _Samples:
             )
             found = run_substituted(options, instructions, self._folder / "runs" / file.stem)
             note.text = found.summary or wording.pluralize(len(found.run.launches), "launch")
-        require_clean(found.run, name)
+        require_end(found.run, self._options.model, name)
         return SampleRun(surroundings=surroundings, run=found.run, outputs=found.outputs, width=len(self._sample))
 
 

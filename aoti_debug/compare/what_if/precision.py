@@ -34,8 +34,9 @@ from aoti_debug.compare.what_if.rounding import (
     largest_error,
     roundings,
 )
-from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun, require_clean
+from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
+from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import ModelCalls, check_inputs
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir import run_directory, run_json
@@ -193,7 +194,7 @@ class _Rounding:
                 hint="--to float8_e4m3fn rounds to fewer bits",
             )
         again = session.again("repeated", ())
-        require_clean(again.run)
+        require_end(again.run, self._options.model)
         rounded = self._each(session, before, touched, instructions)
         rounded.sort(key=lambda part: part.error, reverse=True)
         return RoundedModel(
@@ -219,7 +220,7 @@ class _Rounding:
             running = options.recorded(self._built(), self._folder / "runs", options.model.name)
             session = ReplaySession(replace(running, random_inputs=options.random_inputs), self._folder, self._steps)
         before = session.again("baseline", (), level=1)
-        require_clean(before.run)
+        require_end(before.run, options.model)
         session.options = replace(session.options, inputs=before.run.inputs, random_inputs=None)
         if not before.outputs:
             raise TargetError(f"{options.model} returns no tensor", hint="there is nothing to compare")
@@ -251,7 +252,7 @@ class _Rounding:
         with self._steps.step(f"round each {self._options.by.value}") as note:
             for number, part in enumerate(parts):
                 after = session.silently(f"part {number}", instructions[part.name])
-                require_clean(after.run)
+                require_end(after.run, self._options.model, f"{part.name} rounded")
                 found.append(
                     RoundedPart(
                         part=part,
@@ -290,7 +291,7 @@ class _Rounding:
         def trial(kept: int) -> RoundedParts:
             rounds = [round_ for name in ranking[kept:] for round_ in instructions[name]]
             after = session.again(f"all but {kept}" if kept else "all", rounds)
-            require_clean(after.run)
+            require_end(after.run, self._options.model, f"all but {kept} rounded" if kept else "all rounded")
             return RoundedParts(tuple(ranking[:kept]), effects(after.outputs, before.outputs))
 
         found = trial(0)

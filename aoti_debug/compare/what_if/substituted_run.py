@@ -160,20 +160,3 @@ def run_substituted(
     summary, _, missing = (summaries[-1] if summaries else "").partition(_NOT_REACHED)
     refused += [f"{launch} was not reached" for launch in missing.split(", ") if launch]
     return SubstitutedRun(result.run, saved_outputs.saved(folder / "outputs"), summary, tuple(refused), result.seconds)
-
-
-def require_clean(run: RunDir, name: str = "") -> None:
-    """Checks that a run has ended well.
-
-    Args:
-        name: of the run, where there are several.
-
-    Raises:
-        UsageError: it has not.
-    """
-    if run.state is not ExitKind.CLEAN:
-        which = f" ({name})" if name else ""
-        raise UsageError(
-            f"the model does not end well{which}: {run.info.exit.detail or run.state.value}",
-            hint=f"aoti-debug show --run {run.path}",
-        )

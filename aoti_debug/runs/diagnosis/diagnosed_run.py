@@ -1,18 +1,21 @@
-"""A run with its diagnosis: verdict and dataflow, each computed once."""
+"""A run with its diagnosis: verdict and dataflow, each computed once; runs that have to end well."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from aoti_debug.base import wording
+from aoti_debug.base.errors import ModelFaultError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import RunInfo
+from aoti_debug.runs.rundir.run_json import ExitKind, RunInfo
 from aoti_debug.runs.rundir.timeline import Launch
 
 
@@ -78,3 +81,27 @@ def open_diagnosed(name: str | Path | None = None, base: Path | None = None) -> 
 
     rescued_run, _ = rescued(diagnosed)
     return rescued_run
+
+
+def require_end(run: RunDir, model: Path, name: str = "") -> None:
+    """Checks that a run of a model has ended well.
+
+    Args:
+        model: that the user has named, or the directory of a run of it.
+        name: of the run, where there are several; "" for the only one.
+
+    Raises:
+        ModelFaultError: it has not. The error names the launch, as far as it is known, and what looks into it.
+        RunDirError: a record of the run cannot be read.
+    """
+    if run.state is ExitKind.CLEAN:
+        return
+    verdict = DiagnosedRun(run).verdict
+    what = wording.first_line(run.info.exit.detail) or run.state.value
+    if verdict is not None:
+        what = verdict.headline if verdict.launch is None else f"{verdict.launch.id}: {verdict.headline}"
+    which = f" ({name})" if name else ""
+    package = model if model.suffix == ".pt2" else run.package
+    looked_at = f"aoti-debug show --run {shlex.quote(str(run.path))}"
+    triage = f"aoti-debug triage {shlex.quote(str(package))} says why" if package is not None else looked_at
+    raise ModelFaultError(f"{model.name} does not end well{which}: {what}", hint=triage)

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import RunDirError, TargetError, UsageError
+from aoti_debug.base.errors import RunDirError, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -22,6 +22,7 @@ from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
 from aoti_debug.runs.run.options import ModelCalls, RunOptions
@@ -29,7 +30,6 @@ from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import device_activity
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.views.profile.changes import Changes, Round, find_changes
 from aoti_debug.views.profile.device_calls import DeviceCall, MeasuredCall, MeasuringCost, device_calls, measured_calls
@@ -87,12 +87,16 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
     return ReplaySession(given, folder, steps).of_model(model, name).options
 
 
-def run_to_the_end(options: RunOptions) -> RunDir:
+def run_to_the_end(options: RunOptions, model: Path) -> RunDir:
     """A run whose calls all returned.
+
+    Args:
+        model: that the user has named.
 
     Raises:
         MeasuringError: it cannot be measured on the GPU.
-        UsageError: the model does not end well, or is not trusted.
+        ModelFaultError: the model does not end well.
+        UsageError: it is not trusted.
         ArtifactError, TargetError: it could not be started.
     """
     run = runner.run(options, Observer()).run
@@ -101,11 +105,7 @@ def run_to_the_end(options: RunOptions) -> RunDir:
         raise CaptureError(_capture_failure(run))
     if measuring_error is not None:
         raise measuring_error(_told(run))
-    if run.state is not ExitKind.CLEAN:
-        raise UsageError(
-            f"{options.package.name} does not end well: {run.info.exit.detail or run.state.value}",
-            hint="aoti-debug triage says why",
-        )
+    require_end(run, model)
     return run
 
 
@@ -180,22 +180,23 @@ def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
     return peaks
 
 
-def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps) -> Changes:
+def compare_with(old_model: Path, new_model: Path, old: RunOptions, new: RunOptions, steps: Steps) -> Changes:
     """Runs both models in turn, each in ROUNDS processes, and compares their launches.
 
     Args:
-        old_model: the file that was named.
+        old_model, new_model: the files that were named.
         old, new: the options of their runs, each of which is made ROUNDS times.
 
     Raises:
-        UsageError: the models take other inputs, or one does not end well.
+        ModelFaultError: one does not end well.
+        UsageError: the models take other inputs.
         ArtifactError, TargetError, RunDirError: one of them cannot be run, or its run cannot be read.
     """
     runs: list[tuple[RunDir, RunDir]] = []
     rounds: list[tuple[Round, Round]] = []
     with steps.step("run both in turn") as note:
         for number in range(ROUNDS):
-            pair = _in_turn(old, new, number)
+            pair = _in_turn((old, old_model), (new, new_model), number)
             rounds.append((calls_of(pair[0], WARM_UP).measured, calls_of(pair[1], WARM_UP).measured))
             runs = runs or [pair]
             steps.advance(number + 1, ROUNDS)
@@ -206,19 +207,20 @@ def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps
     return find_changes(old_model, groups, rounds, notes)
 
 
-def _in_turn(old: RunOptions, new: RunOptions, number: int) -> tuple[RunDir, RunDir]:
+def _in_turn(old: tuple[RunOptions, Path], new: tuple[RunOptions, Path], number: int) -> tuple[RunDir, RunDir]:
     """Runs both; neither is the first in every round."""
     if number % 2 == 0:
-        return run_to_the_end(old), run_to_the_end(new)
-    later = run_to_the_end(new)
-    return run_to_the_end(old), later
+        return run_to_the_end(*old), run_to_the_end(*new)
+    later = run_to_the_end(*new)
+    return run_to_the_end(*old), later
 
 
 def profile(options: ProfileOptions, listener: StepListener | None = None) -> ModelProfile:
     """Measures the launches of a model, and compares them with those of an older one if that is asked for.
 
     Raises:
-        UsageError: an option is wrong, a model is not trusted, or does not end well.
+        ModelFaultError: a model does not end well.
+        UsageError: an option is wrong, or a model is not trusted.
         ArtifactError: a model or its inputs are not what they should be.
         ToolchainError, TargetError: a model could not be built or started.
         RunDirError: its calls were not recorded.
@@ -230,7 +232,7 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
         new = run_options(options.model, options, folder, "new", steps)
         old = None if options.against is None else run_options(options.against, options, folder, "old", steps)
         with steps.step("run") as note:
-            run = run_to_the_end(new)
+            run = run_to_the_end(new, options.model)
             launches = wording.pluralize(len(run.launches), "launch")
             note.text = f"{launches} in {calls_text(run)}"
         with steps.step("roofline"):
@@ -241,7 +243,7 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
                 found = profile_of(options.model, run, calls, peaks)
         if options.against is None or old is None:
             return found
-        return found.against(compare_with(options.against, old, new, steps))
+        return found.against(compare_with(options.against, options.model, old, new, steps))
 
 
 def profile_of(model: Path, run: RunDir, calls: RunCalls, peaks: Peaks) -> ModelProfile:

@@ -29,7 +29,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
     def prepare(old: tuple[str, ...], new: tuple[str, ...]) -> list[str]:
         made: list[str] = []
 
-        def run(options: RunOptions) -> RunDir:
+        def run(options: RunOptions, _: Path) -> RunDir:
             made.append(options.package.name)
             return replayed(tmp_path / str(len(made)), *(old if options is OLD else new))
 
@@ -42,7 +42,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
 def test_replays_of_both_are_compared(runs: Callable[..., list[str]]) -> None:
     made = runs(KERNELS, ("gemm", "first", "second", *KERNELS[2:]))  # the product has three kernels, not two
     steps = Steps()
-    changes = compare_with(Path("old.pt2"), OLD, NEW, steps)
+    changes = compare_with(Path("old.pt2"), Path("new.pt2"), OLD, NEW, steps)
     assert made[:4] == ["old.pt2", "new.pt2", "new.pt2", "old.pt2"]
     assert len(made) == 2 * ROUNDS
     assert [step.text for step in steps.done] == ["10 times 2 replays of each"]
@@ -62,18 +62,18 @@ def test_replays_of_both_are_compared(runs: Callable[..., list[str]]) -> None:
 
 def test_the_same_replays_have_not_changed(runs: Callable[..., list[str]]) -> None:
     runs(KERNELS, KERNELS)
-    changes = compare_with(Path("old.pt2"), OLD, NEW, Steps())
+    changes = compare_with(Path("old.pt2"), Path("new.pt2"), OLD, NEW, Steps())
     assert changes.slower == ()
     assert {change.verdict for change in (changes.call, *changes.launches)} == {ChangeVerdict.UNCHANGED}
 
 
 def test_an_older_model_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def run(options: RunOptions) -> RunDir:
+    def run(options: RunOptions, _: Path) -> RunDir:
         if options is OLD:
             raise CaptureError("old.pt2: a CUDA graph cannot capture it: it waits")
         return replayed(tmp_path / "new", *KERNELS)
 
     monkeypatch.setattr(profile, "run_to_the_end", run)
     with pytest.raises(UsageError, match=r"^old\.pt2: a CUDA graph cannot capture it") as raised:
-        compare_with(Path("old.pt2"), OLD, NEW, Steps())
+        compare_with(Path("old.pt2"), Path("new.pt2"), OLD, NEW, Steps())
     assert (raised.value.exit_code, raised.value.hint) == (2, "without --cuda-graph its calls are measured")

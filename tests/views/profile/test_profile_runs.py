@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from aoti_debug.base.abi import FaultDomain
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.errors import ModelFaultError
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.device_profiler import CaptureError, MeasuringError, NoWorkError, TooMuchWorkError
@@ -20,6 +20,7 @@ from tests import factories
 from tests.factories import JournalWriter, tensor
 from tests.views.profile import on_gpu
 
+MODEL = Path("m/model.pt2")
 PROMISED = "it waits for the GPU, or does something else that a capture does not permit"
 
 
@@ -44,7 +45,7 @@ def test_the_launch_that_cannot_be_captured(
         ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", RunStage.CALL, exception="CaptureError"
     )
     with pytest.raises(CaptureError) as raised:
-        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, fault))
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, fault), MODEL)
     assert str(raised.value) == (f"the model: a CUDA graph cannot capture cpp_fused_relu_0 (launch 0.1): {reason}")
     assert (raised.value.exit_code, raised.value.hint) == (2, "without --cuda-graph its calls are measured")
 
@@ -54,7 +55,7 @@ def test_a_capture_that_fails_outside_of_any_launch(tmp_path: Path, monkeypatch:
         ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", RunStage.CALL, exception="CaptureError"
     )
     with pytest.raises(CaptureError, match=r"^the model: a CUDA graph cannot capture it: x$"):
-        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None), MODEL)
 
 
 @pytest.mark.parametrize("error", [NoWorkError, TooMuchWorkError])
@@ -64,12 +65,14 @@ def test_what_cannot_be_measured_keeps_its_hint(
     sent = ErrorData.from_exception(error("why: x"))
     exit_ = Exit(ExitKind.FAULT, f"{sent.type}: {sent.message}", RunStage.CALL, exception=sent.type)
     with pytest.raises(error, match=r"^the model: why: x$") as raised:
-        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None), MODEL)
     assert (raised.value.exit_code, raised.value.hint) == (2, error.advice)
 
 
 def test_another_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", RunStage.CALL, signal="SIGSEGV")
-    with pytest.raises(UsageError, match=r"^model\.pt2 does not end well: killed by SIGSEGV$") as raised:
-        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
-    assert raised.value.hint == "aoti-debug triage says why"
+    with pytest.raises(
+        ModelFaultError, match=r"^model\.pt2 does not end well: 0\.1: invalid memory access in "
+    ) as raised:
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None), MODEL)
+    assert (raised.value.exit_code, raised.value.hint) == (1, "aoti-debug triage m/model.pt2 says why")

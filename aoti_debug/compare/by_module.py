@@ -11,7 +11,7 @@ from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import decibels
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on, verdict_on_output
-from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
+from aoti_debug.compare.modules import ModelPart, PartedBy, fused_note, parts_of
 from aoti_debug.compare.protocol.measurement import LARGEST, Measurement
 from aoti_debug.compare.text import eager_error, short, values_text
 from aoti_debug.package.recording.values import unravel
@@ -122,7 +122,12 @@ def _without_outputs(rows: Sequence[Row]) -> LaunchVerdict:
 def module_lines(modules: Sequence[ModuleErrors], width: int) -> list[str]:
     """The table of the modules."""
     table = terminal_cells.table(COLUMNS, [module_cells(module) for module in modules], width)
-    return [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(LEGEND, width)]
+    notes = (LEGEND, fused_note(module.part for module in modules))
+    return [
+        *table.lines_and_hidden(width),
+        "",
+        *(line for note in notes for line in terminal_cells.wrapped(note, width)),
+    ]
 
 
 def module_cells(module: ModuleErrors) -> list[str | Cell]:
@@ -161,6 +166,7 @@ def _document(module: ModuleErrors) -> dict[str, Any]:
     return {
         "name": module.part.name,
         "launches": [launch.id for launch in module.part.launches],
+        "also": list(module.part.also),
         "compared": module.compared,
         "dtypes": list(module.dtypes),
         "local": _data(module.local),

@@ -13,7 +13,7 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.compare.by_module import loudness, module_lines, modules_document, modules_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.modules import WHOLE, PartedBy, module_at, parts_of
+from aoti_debug.compare.modules import WHOLE, PartedBy, fused_note, module_at, parts_of
 from aoti_debug.compare.protocol.measurement import LARGEST
 from aoti_debug.package.manifest import Certainty, Provenance
 from aoti_debug.views.report import report
@@ -47,6 +47,17 @@ def test_parts_are_modules_or_launches(tmp_path: Path) -> None:
     launches = placed(tmp_path, ("a.x",), ("a.y",)).run.launches
     assert [part.name for part in parts_of(launches[:2], PartedBy.MODULE, 1)] == ["a"]
     assert [part.name for part in parts_of(launches[:2], PartedBy.LAUNCH)] == ["0.0", "0.1"]
+
+
+def test_modules_that_a_launch_computes_besides_are_named(tmp_path: Path) -> None:
+    comparison = placed(tmp_path, ("a.x", "b"), ("a.y", "a.x", "b"))
+    modules = modules_of(comparison, depth=1)
+    assert [module["also"] for module in modules_document(modules)][:1] == [["a"]]
+    assert "counts for the last of them alone: a.x in b, a.y in b" in " ".join(
+        module_lines(modules_of(comparison), 120)
+    )
+    assert "alone: a.x in b, a.y in b" in report.html(report.of_comparison(comparison))
+    assert fused_note(parts_of(comparison.run.launches, PartedBy.LAUNCH)) == ""
 
 
 def test_a_module_has_the_largest_errors_of_its_launches(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def modules_document(modules: Sequence[ModuleDifference]) -> list[dict[str, Any]
         {
             "name": module.part.name,
             "launches": [launch.id for launch in module.part.launches],
+            "also": list(module.part.also),
             "different": [item.launch.id for item in module.items],
             "errors": dict(zip("ab", map(_number, module.errors), strict=True)),
             "largest": None

@@ -18,6 +18,7 @@ from aoti_debug.compare.diff.difference import (
 from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.diff.pairs import PairedBy, PairRelation
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
+from aoti_debug.compare.modules import fused_note
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -88,7 +89,9 @@ _MODULES_LEGEND = (
 def module_lines(modules: Sequence[ModuleDifference], width: int) -> list[str]:
     """The table of the modules."""
     table = terminal_cells.table(_MODULES, [_module_cells(module) for module in modules], width)
-    return [*table.lines_and_hidden(width, "--all"), "", *terminal_cells.wrapped(_MODULES_LEGEND, width), ""]
+    notes = (_MODULES_LEGEND, fused_note(module.part for module in modules))
+    wrapped = [line for note in notes for line in terminal_cells.wrapped(note, width)]
+    return [*table.lines_and_hidden(width, "--all"), "", *wrapped, ""]
 
 
 def _module_cells(module: ModuleDifference) -> list[str | Cell]:

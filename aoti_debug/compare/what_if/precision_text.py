@@ -8,6 +8,7 @@ from typing import Any
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.terminal_cells import Cell, Column
 from aoti_debug.compare.measure.output_errors import decibels
+from aoti_debug.compare.modules import fused_note
 from aoti_debug.compare.text import short
 from aoti_debug.compare.what_if.precision import RoundedModel, RoundedPart, RoundedParts
 from aoti_debug.compare.what_if.rounding import Headroom, OutputEffect
@@ -40,6 +41,7 @@ def precision_lines(found: RoundedModel, width: int) -> list[str]:
     rows.append(["all at once", *_all_cells(found)])
     table = terminal_cells.table((what, *_COLUMNS), rows, width)
     lines = [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(_LEGEND, width)]
+    lines += terminal_cells.wrapped(fused_note(part.part for part in found.parts), width)
     if found.untouched:
         names = wording.join_truncated(found.untouched, _MAX_NAMED)
         lines += terminal_cells.fitted(f"note: nothing there is rounded to {found.target.name}: {names}", width)

@@ -12,7 +12,7 @@ from aoti_debug.base.terminal_cells import UNLIMITED, Column
 from aoti_debug.compare.by_module import COLUMNS, LEGEND, module_cells, modules_of
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.modules import WHOLE
+from aoti_debug.compare.modules import WHOLE, fused_note
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
 from aoti_debug.package.recording.values import unravel
@@ -74,6 +74,7 @@ class ComparedLaunches:
             "columns": [asdict(column) for column in COLUMNS],
             "rows": [[_cell(text, column) for text, column in zip(row, COLUMNS, strict=True)] for row in texts],
             "legend": LEGEND,
+            "note": self._redaction.redact(fused_note(module.part for module in modules)),
         }
 
     def _sentence(self, text: str) -> int | None:

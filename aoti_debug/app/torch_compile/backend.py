@@ -178,6 +178,12 @@ class CompiledGraph:
 
     def _write_package(self, inputs: Sequence[Any], folder: Path) -> bool:
         """Exports and builds, for sizes that may change where that can be; True if an equal graph was built before."""
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        with _disable_current_modes():  # AOT autograd observes the first call with one, and users have their own
+            return self._write_package_of(inputs, folder)
+
+    def _write_package_of(self, inputs: Sequence[Any], folder: Path) -> bool:
         configs = self._options.inductor_configs
         if self._is_dynamic:
             try:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
+from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile.backend import CompileOptions, aoti_debug, from_mapping
 from aoti_debug.app.torch_compile.cached_build import read_graphs
 from aoti_debug.base.errors import UsageError
@@ -104,6 +106,21 @@ def test_a_graph_that_cannot_be_built_runs_in_eager(tmp_path: Path) -> None:
     (graph,) = read_graphs(tmp_path / "latest")
     assert not graph.name
     assert "no_such_setting" in graph.eager
+
+
+def test_a_graph_is_built_without_the_modes_of_its_first_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AOT autograd observes the first call with one; Inductor, where it has to work in this process, fails in it."""
+    modes: list[int] = []
+
+    def write_package(*_: Any) -> bool:
+        modes.append(_len_torch_dispatch_stack())
+        raise UsageError("it is not built here")
+
+    monkeypatch.setattr(cached_build, "write_package", write_package)
+    torch._dynamo.reset()
+    x = torch.randn(5)
+    assert torch.equal(torch.compile(torch.sin, backend=aoti_debug, options={"out": tmp_path})(x), x.sin())
+    assert modes == [0]
 
 
 def test_each_part_beside_a_graph_break_is_a_graph(tmp_path: Path) -> None:

@@ -246,8 +246,11 @@ class ElementTrace:
         by_name = {source.name: source for source in sources}
         operands: list[Operand] = []
         for argument in node.args:
-            if isinstance(argument, dict) and argument.get("node") in by_name:
-                operands.append(_operand(by_name[str(argument["node"])]))
+            name = argument.get("node") if isinstance(argument, dict) else None
+            if name in by_name:
+                operands.append(_operand(by_name[str(name)]))
+            elif name is not None and (integer := self._integer(node, str(name), result, place)) is not None:
+                operands.append(integer)
             elif isinstance(argument, int | float) and not isinstance(argument, bool):
                 operands.append(Operand(name="", value=str(float(argument))))
         return Made(
@@ -260,6 +263,19 @@ class ElementTrace:
             operands=tuple(operands),
             reduces=any(operand.count > 1 for operand in operands),
         )
+
+    def _integer(self, node: Node, name: str, result: torch.Tensor, place: ElementPlace) -> Operand | None:
+        """The element of an argument of integers, as the count that a sum is divided by; None for other arguments."""
+        import torch
+
+        value = self._evaluation.values.get(self._graph.value_for(name, node.name))
+        if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point or value.dtype.is_complex:
+            return None
+        if value.dtype is torch.bool or not is_elementwise(node) or value.dim() > result.dim():
+            return None
+        element = int(_corresponding(node, name, value, result, unravel(place.element, tuple(result.shape)))[0])
+        index = unravel(element, tuple(value.shape))
+        return Operand(name=name, index=index, value=str(int(value.reshape(-1)[element])))
 
     def _exact(self, node: Node, place: ElementPlace) -> str:
         """The result for the same operands in float64; "nan" where the operator has none."""

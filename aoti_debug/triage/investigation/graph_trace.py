@@ -52,6 +52,8 @@ def reason(name: str, values: list[float], exact: float) -> str:
     infinite = [value for value in values if math.isinf(value)]
     if name in ("div", "true_divide") and len(values) > 1 and values[1] == 0:
         return "a division by zero" if values[0] else "zero divided by zero"
+    if name in ("var", "std") and math.isfinite(values[0]):
+        return "the sample variance of one element"
     if name in ("reciprocal", "rsqrt") and values[0] == 0:
         return "a division by zero"
     if name == "mul" and infinite and 0 in values:

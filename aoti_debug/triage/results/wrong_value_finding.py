@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.compare.comparison import RANDOM_NUMBERS, Comparison, Row
@@ -21,6 +22,7 @@ from aoti_debug.compare.outcome import (
     unrepeatable_text,
 )
 from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.suspects import Suspect
 from aoti_debug.compare.text import (
     alteration_sentences,
     noise_text,
@@ -77,7 +79,18 @@ def _wrong(comparison: Comparison) -> Finding:
     only = candidates[0] if len(candidates) == 1 else None
     origin = None if only is None else replace(where, operator=only.operator, frame=only.line or where.frame)
     origin = None if origin == where else origin
-    return Finding(WRONG_VALUE, what, where, evidence=evidence, possible=tuple(maybe[:1]), origin=origin)
+    possible = tuple(maybe[:1]) if maybe or only is not None else _other_lines(where, candidates)
+    return Finding(WRONG_VALUE, what, where, evidence=evidence, possible=possible, origin=origin)
+
+
+def _other_lines(where: Place, suspects: Sequence[Suspect]) -> tuple[str, ...]:
+    """A sentence about the lines beside that of a place, of which any may be wrong; none if there are none."""
+    found = dict.fromkeys(suspect.line for suspect in suspects)
+    others = [f"{Path(line.file).name}:{line.line}" for line in found if line is not None and line != where.frame]
+    if where.frame is None or not others:
+        return ()
+    named = wording.join_truncated(others, MAX_NAMED)
+    return (f"its kernel computes other lines as well, of which one may be wrong: {named}",)
 
 
 def bytes_to_save(run: RunDir) -> int:

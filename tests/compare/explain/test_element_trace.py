@@ -13,6 +13,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.explain.element_trace import ElementTrace
 from aoti_debug.compare.protocol.bad_elements import Made, Operand
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.triage.investigation import graph_trace
 
 INF = {"float": "-inf"}
 
@@ -60,6 +61,24 @@ def test_a_division_by_zero_is_followed_through_what_moves_elements() -> None:
         Operand(name="x", index=(1, 1), value="1.0"),
         Operand(name="total", index=(1, 0), value="0.0"),
     )
+
+
+def test_a_count_of_integers_is_an_operand() -> None:
+    found = made(
+        {"total": torch.zeros(3, 2), "count": torch.tensor([4, 0])},
+        call("mean", "aten.div.Tensor", node("total"), node("count")),
+        element=3,
+    )
+    assert found.operands == (
+        Operand(name="total", index=(1, 1), value="0.0"),
+        Operand(name="count", index=(1,), value="0"),
+    )
+    assert graph_trace.words(found) == "aten.div.Tensor: total[1, 1] = 0 / count[1] = 0, zero divided by zero"
+
+
+def test_one_element_has_no_sample_variance() -> None:
+    found = made({"x": torch.tensor([[2.5, 1.0]])}, call("var", "aten.var.correction", node("x"), [0]))
+    assert graph_trace.words(found) == "aten.var.correction: var(x[0, 0] = 2.5), the sample variance of one element"
 
 
 def test_an_overflow_comes_before_the_nan_that_it_becomes() -> None:

@@ -19,7 +19,7 @@ from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Alteration, Suspect
 from aoti_debug.compare.text import output_lines
-from aoti_debug.package.manifest import Kind, ModelLine
+from aoti_debug.package.manifest import Certainty, Kind, ModelLine, Provenance
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value
@@ -159,6 +159,20 @@ def test_of_several_operators_none_is_the_origin(run: RunDir) -> None:
     finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))
     assert finding.origin is None
     assert finding.evidence[1] == "it is computed by aten.mul.Tensor (mul), aten.tanh.default (tanh)"
+
+
+def test_the_other_lines_of_a_kernel_may_be_wrong(run: RunDir) -> None:
+    comparison = compared(run, RIGHT, WRONG, RIGHT)
+    row = comparison.rows[1]
+    row.launch.site = replace(row.launch.site, provenance=Provenance(Certainty.EXACT, source=(LINE,)))
+    later = replace(LINE, line=LINE.line + 1)
+    several = (
+        Suspect(node="mul", operator="aten.mul.Tensor", line=LINE),
+        Suspect(node="tanh", operator="aten.tanh.default", line=later),
+    )
+    rows = (comparison.rows[0], replace(row, suspects=several), comparison.rows[2])
+    (sentence,) = wrong_value_finding.finding_of(replace(comparison, rows=rows)).possible
+    assert sentence.endswith(f"of which one may be wrong: {Path(later.file).name}:{later.line}")
 
 
 def test_the_operator_that_alone_explains_it_is_the_origin(run: RunDir) -> None:

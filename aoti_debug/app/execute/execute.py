@@ -300,9 +300,25 @@ def _finished_child(folder: Path, info: RunInfo, path: Path, script: Report) -> 
         return runner.finish(folder, replace(info, exit=runner.exit_of(script)))
     breadcrumbs.preserve(folder)
     crash_stacks.preserve(folder)
-    if info.torch_settings is not None:
-        run_json.write(info, folder)
-    return DiagnosedRun(run_directory.open_run(folder))
+    run_json.write(info, folder)
+    ended = DiagnosedRun(run_directory.open_run(folder))
+    if not _ended_between_launches(ended):
+        return ended
+    assert ended.verdict is not None
+    return runner.finish(folder, replace(info, exit=Exit(ExitKind.CLEAN, f"between launches: {ended.verdict.what}")))
+
+
+def _ended_between_launches(ended: DiagnosedRun) -> bool:
+    """True for a process that was ended between launches, or ended itself, as those of a pool do: no model failed."""
+    if ended.run.state is not ExitKind.ABORTED or ended.verdict is None or ended.verdict.suspects:
+        return False
+    if any(not call.ended for call in ended.run.timeline.calls):
+        return False
+    from aoti_debug.runs.diagnosis.diagnose import DEATHS  # the verdict has imported it
+
+    stacks = crash_stacks.read(ended.run.path)
+    died = None if stacks is None else stacks.died
+    return died is None or died.signal not in DEATHS
 
 
 def _with_settings(info: RunInfo, path: Path) -> RunInfo:
@@ -331,14 +347,14 @@ def _inner_runs(path: Path) -> list[Path]:
 def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
     opened = run_directory.open_run(path)
     process = info.pid if opened.journal is None else opened.journal.header.pid
+    info = replace(info, device=opened.manifest.device)
     if process != info.pid:  # one that the script had started was the first to call a package
-        report = replace(report, error=_kept_error(error_file(path, process)), returncode=0)
-    settings = _with_settings(replace(info, pid=process), path).torch_settings or info.torch_settings
+        return _finished_child(path, replace(info, pid=process), path, report)
     ended = _exit(report)
     is_open = any(launch.status is LaunchStatus.OPEN for launch in opened.launches)
     if report.returncode > 0 and is_open:
         ended = replace(runner.exit_of(report), unix_time=report.unix_time)
-    return runner.finish(path, replace(info, device=opened.manifest.device, exit=ended, torch_settings=settings))
+    return runner.finish(path, _with_settings(replace(info, exit=ended), path))
 
 
 def _swap(path: Path, inner: Path) -> None:

@@ -15,8 +15,11 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import MEMBER
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
+
+_NOT_FINITE, _RAISED, _OPEN, _SUSPECTED, _CRASHED = range(2, 7)  # weights of evidence
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
     known = [one for one in called if one.package is not None]
     if not known:
         return None
-    chosen = max(known, key=_evidence)  # the first of equal ones
+    chosen = max(known, key=_order)  # the first of equal ones
     call, why = _call_in_question(chosen)
     assert chosen.package is not None
     package = chosen.package
@@ -119,17 +122,24 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
     )
 
 
+def _order(called: CalledPackage) -> tuple[int, int]:
+    """Puts the package that failed last: of those with equal evidence, the one whose call began first."""
+    evidence = _evidence(called)
+    call = {_RAISED: _raised, _NOT_FINITE: _not_finite}.get(evidence, _nothing)(called)
+    return evidence, 0 if call is None else -call.began
+
+
 def _evidence(called: CalledPackage) -> int:
     """The weight of what says that it was this package that failed."""
     verdict = called.ended.verdict
     if verdict is not None and verdict.suspects:
-        return 4
+        return _CRASHED if verdict.proof is Proof.CERTAIN else _SUSPECTED  # the process may have been ended there
     if verdict is not None and any(not call.ended for call in called.run.timeline.calls):
-        return 3
-    if any(call.end is KeptEnd.RAISED for call in called.calls):
-        return 3
+        return _OPEN
+    if _raised(called) is not None:
+        return _RAISED
     if _not_finite(called) is not None:
-        return 2
+        return _NOT_FINITE
     return int(verdict is not None)
 
 
@@ -137,7 +147,7 @@ def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
     """The call that failed, if its inputs were kept, and what is known of it."""
     verdict, not_finite = called.ended.verdict, _not_finite(called)
     if verdict is None:
-        raised = next((call for call in called.calls if call.end is KeptEnd.RAISED), None)
+        raised = _raised(called)
         if raised is not None:
             return raised, "it raised an exception"
         if not_finite is not None:
@@ -146,6 +156,14 @@ def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
     numbers = [launch.key.call for launch in verdict.suspects if launch.key.kind is CallKind.MODEL]
     guilty = next((call for call in called.calls if call.number in numbers), None)
     return guilty or _last(called.calls), verdict.what
+
+
+def _nothing(_: CalledPackage) -> KeptCall | None:
+    return None
+
+
+def _raised(called: CalledPackage) -> KeptCall | None:
+    return next((call for call in called.calls if call.end is KeptEnd.RAISED), None)
 
 
 def _not_finite(called: CalledPackage) -> KeptCall | None:

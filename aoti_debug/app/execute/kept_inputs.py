@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 FOLDER = "calls"  # of a run directory
 NOT_FINITE = "not_finite.bin"  # the file of the first call whose results were not finite
 _HISTORY = 4  # calls that have returned and whose inputs are still there
-_HEADER = struct.Struct("<qqq")  # the number of the call, how it ended, bytes of the layouts, which follow
+_HEADER = struct.Struct("<qqqq")  # the number of the call, how it ended, when it began, bytes of the layouts
 _END = 8  # the byte in it that says how the call ended
 _ALIGNMENT = 64
 _LARGEST = 1 << 30  # bytes of a call that are kept, unless all calls are to be kept
@@ -113,11 +113,13 @@ class KeptCall:
 
     Attributes:
         number: from 0, among the calls of the model in its process.
+        began: when, in nanoseconds of the monotonic clock, which all processes share.
         file: holds its tensors.
     """
 
     number: int
     end: KeptEnd
+    began: int
     file: Path
 
     def tensors(self) -> list[torch.Tensor]:
@@ -129,7 +131,7 @@ class KeptCall:
         import torch
 
         data = bytearray(self.file.read_bytes())
-        size = _HEADER.unpack_from(data)[2]
+        size = _HEADER.unpack_from(data)[3]
         layouts = json_data.parse(_Layouts, bytes(data[_HEADER.size : _HEADER.size + size])).tensors
         found = []
         for layout in layouts:
@@ -148,16 +150,15 @@ def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCa
         package: the stem of the instrumented package's file.
         order: of the model among those of this package that the process has called.
     """
-    files = sorted(
-        _folder(run, process, package, order).glob("*.bin"), key=lambda file: (file.name == NOT_FINITE, file)
-    )
+    folder = _folder(run, process, package, order)
+    files = sorted(folder.glob("*.bin"), key=lambda file: (file.name == NOT_FINITE, file))
     found = []
     for file in files:
         with file.open("rb") as opened:
             header = opened.read(_HEADER.size)
         if len(header) == _HEADER.size:
-            number, end, _ = _HEADER.unpack(header)
-            found.append(KeptCall(number, KeptEnd(end), file))
+            number, end, began, _ = _HEADER.unpack(header)
+            found.append(KeptCall(number, KeptEnd(end), began, file))
     return found
 
 
@@ -241,9 +242,8 @@ class KeptInputs(PackageUse):
     def _kept(self, number: int, inputs: Sequence[torch.Tensor]) -> _File | None:
         """The file that the inputs of a call were copied into; None where they were not."""
         try:
-            file = self._file(
-                tuple([(tensor.is_cpu, tensor.dtype, tensor.shape, tensor.stride()) for tensor in inputs])
-            )
+            key = tuple([(tensor.is_cpu, tensor.dtype, tensor.shape, tensor.stride()) for tensor in inputs])
+            file = self._file(key)
             if file is None:
                 return None
         except Exception:  # noqa: BLE001 - of tensors without memory, or a full disk; the script goes on
@@ -346,7 +346,7 @@ class _File:
 
     def fill(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
         """Copies the tensors of a call."""
-        _HEADER.pack_into(self._memory, 0, number, 0, self._bytes_of_layouts)
+        _HEADER.pack_into(self._memory, 0, number, 0, time.monotonic_ns(), self._bytes_of_layouts)
         for tensor, (is_of_cpu, address, size) in zip(tensors, self._places, strict=True):
             if not size:
                 continue

@@ -64,7 +64,7 @@ def triage_script(
         end = executed.killed or f"exit code {executed.exit_code}"
         raise TargetError(
             f"{script.target} called no AOTInductor package that could be recorded: {end}",
-            hint=_hint(began),
+            hint=_hint(script, began),
         )
     _find_modules(script, failed.package.parent)
     return triage_failed_call(failed, executed.verdict, options, listener, before=(step,), command=command)
@@ -100,8 +100,8 @@ def triage_failed_call(
     return replace(found, record=record)
 
 
-def _hint(began: float) -> str:
-    """The command for the newest program or package that the script has written into this folder; else where to look.
+def _hint(script: UserScript, began: float) -> str:
+    """The command for the newest program or package that the script has written into this folder; else what else helps.
 
     Args:
         began: when the script was started, as of `time.monotonic`.
@@ -110,7 +110,10 @@ def _hint(began: float) -> str:
     times = {path.name: path.stat().st_mtime for path in Path.cwd().glob("*.pt2") if path.is_file()}
     written = [name for name in sorted(times, key=lambda name: times[name]) if times[name] >= since]
     if not written:
-        return "what it wrote to stderr says why; a package itself: aoti-debug triage MODEL.pt2"
+        if script.torch_compile:
+            return "what it wrote to stderr says why"
+        command = shlex.join(["aoti-debug", "triage", "--torch-compile", *script.words])
+        return f"if it uses torch.compile: {command}; otherwise what it wrote to stderr says why"
     return f"it wrote {written[-1]}, and called none: aoti-debug triage {shlex.quote(written[-1])}"
 
 

@@ -240,6 +240,7 @@ def test_a_script_without_packages(
     output = capfd.readouterr()
     assert output.out == "['--guards', 'x']\n"
     assert "serve.py called no AOTInductor package that could be recorded: exit code 4" in output.err
+    assert "if it uses torch.compile: aoti-debug triage --torch-compile serve.py --guards x;" in output.err
     assert [path.name for path in tmp_path.iterdir()] == ["serve.py"]
 
 

@@ -75,7 +75,7 @@ def command(
         sys.stderr.flush()
         os.execv(sys.executable, chosen_script.python_command)
     executed = execute(chosen_script, chosen, PassedThrough())
-    print_lines(outcome_lines(executed, width(err=True)), err=True)
+    print_lines(outcome_lines(executed, width(err=True), is_compiling=torch_compile), err=True)
     if json_file is not None:
         _write(json_file, executed)
     context.exit(executed.exit_code)
@@ -103,8 +103,12 @@ def _require_script(script: str) -> None:
         raise UsageError(f"{script} is no script", hint=f"aoti-debug triage {script}")
 
 
-def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
-    """The runs of the packages that a script has called, and the fault that ended it."""
+def outcome_lines(executed: ExecutedScript, columns: int, *, is_compiling: bool = False) -> list[str]:
+    """The runs of the packages that a script has called, and the fault that ended it.
+
+    Args:
+        is_compiling: graphs of `torch.compile` were recorded, too.
+    """
     if executed.ranks is not None:
         from aoti_debug.runs.ranks import ranks_analysis, ranks_run, text  # most scripts have no ranks
 
@@ -117,7 +121,8 @@ def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
                 f"HANG the script did not end: {executed.killed}; no package was called", columns
             )
         note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
-        return terminal_cells.wrapped(note, columns)
+        graphs = "" if is_compiling else "; graphs of torch.compile are recorded with --torch-compile"
+        return terminal_cells.wrapped(f"{note}{graphs}", columns)
     lines = ["", *summary(result, columns)]
     for run in executed.others:
         launches = wording.pluralize(len(run.launches), "launch")

@@ -1,0 +1,107 @@
+"""The call to look into, of the runs of a script and of the processes that it has started."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.app.execute import execute
+from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, failed_call
+from aoti_debug.app.execute.kept_inputs import KeptInputs, kept_calls
+from aoti_debug.base.machine.steps import Stopwatch
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run.supervise import Report
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from tests import factories
+from tests.factories import JournalWriter, make_manifest, site
+
+RUNNING = Exit(ExitKind.RUNNING)
+DEAD = 1 << 30  # no process has this number
+Write = Callable[[JournalWriter], object]
+
+
+def ended(base: Path, write: Write, *, signal: str = "", exit_: Exit = RUNNING) -> DiagnosedRun:
+    """The run of a process that is gone, of one call.
+
+    Args:
+        signal: whose stack the run has.
+    """
+    journal = JournalWriter()
+    journal.call_begin()
+    write(journal)
+    path = factories.run_directory(base, make_manifest(site("k")), journal, pid=DEAD, exit=exit_)
+    if signal:
+        stacks = Backtrace((Stack(journal.thread, signal, None, ()),))
+        (path / crash_stacks.NAME).write_text(json.dumps({"format": crash_stacks.FORMAT, **asdict(stacks)}))
+    return DiagnosedRun(run_directory.open_run(path))
+
+
+def in_a_launch(journal: JournalWriter) -> None:
+    journal.launch_begin(0, 0)
+
+
+def returned(journal: JournalWriter) -> None:
+    journal.launch(0, 0)
+    journal.call_end(launches=1)
+
+
+def package(folder: Path, run: DiagnosedRun, *, is_finite: bool = True) -> CalledPackage:
+    """A package with a call that was kept."""
+    folder.mkdir()
+    (folder / "packages").mkdir()
+    file = folder / "packages/a.pt2"
+    file.with_suffix(".json").touch()  # its calls are interposed
+    value = 1.0 if is_finite else float("nan")
+    KeptInputs(str(file), folder, "a", keeps_all=True).call(lambda _: [torch.tensor(value)], [torch.ones(2)])
+    return CalledPackage(run, file, tuple(kept_calls(folder, os.getpid(), "a", 0)))
+
+
+def chosen(*called: CalledPackage) -> FailedCall:
+    found = failed_call(called)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_packages_with_nan_the_first_in_time(tmp_path: Path, order: int) -> None:
+    """The gradient becomes NaN in the backward graph, and the weights that the forward graph reads only later."""
+    clean = Exit(ExitKind.CLEAN)
+    backward = package(tmp_path / "b", ended(tmp_path / "of_b", returned, exit_=clean), is_finite=False)
+    forward = package(tmp_path / "f", ended(tmp_path / "of_f", returned, exit_=clean), is_finite=False)
+    assert chosen(*[forward, backward][::order]).run == backward.run
+
+
+def test_a_crash_comes_before_a_process_that_was_ended_in_a_launch(tmp_path: Path) -> None:
+    """A pool ends its other processes when one has crashed."""
+    other = package(tmp_path / "o", ended(tmp_path / "of_o", in_a_launch, signal="SIGTERM"))
+    crashed = package(tmp_path / "c", ended(tmp_path / "of_c", in_a_launch, signal="SIGSEGV"))
+    assert chosen(other, crashed).run == crashed.run
+
+
+@pytest.mark.parametrize(
+    ("write", "signal", "is_fault"),
+    [
+        (returned, "SIGTERM", False),
+        (returned, "", False),
+        (returned, "SIGSEGV", True),
+        (in_a_launch, "SIGTERM", True),
+        (lambda journal: journal.launch(0, 0), "", True),
+    ],
+)
+def test_a_process_that_a_script_has_started_and_ended(
+    tmp_path: Path, write: Write, signal: str, *, is_fault: bool
+) -> None:
+    path = ended(tmp_path, write, signal=signal).run.path
+    info = run_directory.open_run(path).info
+    found = execute._finished_child(path, info, tmp_path, Report(Stopwatch("read")))
+    assert (found.verdict is not None) == is_fault
+    assert run_directory.open_run(path).state is (ExitKind.ABORTED if is_fault else ExitKind.CLEAN)

@@ -163,16 +163,40 @@ def keep_log(name: str, text: str) -> Path:
 
 
 def _delete_old(folder: Path, age: float, count: int) -> None:
-    """Deletes entries unused for `age` seconds, and all but the `count` most recently used of the others."""
+    """Deletes entries unused for `age` seconds, and all but the `count` most recently used of the others.
+
+    What may be in use stays, so that there may be more for a while.
+    """
     entries: list[tuple[float, Path]] = []
     for path in folder.iterdir():
         with contextlib.suppress(FileNotFoundError):  # another build has deleted it
-            entries.append((path.stat().st_mtime, path))
+            entries.append((path.lstat().st_mtime, path))
     entries.sort(reverse=True)
-    limit = time.time() - age
+    limit, newest = time.time() - age, time.time() - IN_USE
     for position, (used_at, path) in enumerate(entries):
-        if used_at < limit or position >= count:
-            shutil.rmtree(path, ignore_errors=True)
+        if used_at < limit or (position >= count and used_at <= newest):
+            _delete(path, used_at)
+
+
+def _delete(path: Path, used: float) -> bool:
+    """Deletes an entry at once as a whole: no process finds a part of it.
+
+    Args:
+        used: when it was used last, in seconds since 1970; one that was used since stays.
+
+    Returns:
+        False if it is still there, or another process has deleted it.
+    """
+    folder = path.parents[1] / "scratch"
+    try:
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=folder, ignore_cleanup_errors=True) as work:
+            if path.lstat().st_mtime > used:
+                return False
+            path.rename(Path(work) / path.name)
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -217,15 +241,10 @@ def shrink(root: Path, limit: int = LIMIT) -> int:
     for entry in known:
         if deleted >= excess or entry.used > newest:
             break
-        delete_entry(entry)
-        deleted += entry.bytes
+        deleted += delete_entry(entry)
     return deleted
 
 
-def delete_entry(entry: CachedEntry) -> None:
-    """Deletes an entry; one that another process deletes, too, is no error."""
-    if entry.path.is_dir() and not entry.path.is_symlink():
-        shutil.rmtree(entry.path, ignore_errors=True)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(entry.path)
+def delete_entry(entry: CachedEntry) -> int:
+    """Deletes an entry unless it was used since, and returns the bytes deleted."""
+    return entry.bytes if _delete(entry.path, entry.used) else 0

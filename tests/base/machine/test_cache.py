@@ -103,6 +103,28 @@ def test_unused_and_surplus_entries_go(own_cache: Path) -> None:
     assert kept == sorted(["newest", *(f"n{number}" for number in range(1, cache.KEPT_ENTRIES))])
 
 
+def test_surplus_entries_that_may_be_in_use_stay() -> None:
+    entries = [cache.entry("kind", f"n{number}", write("a")) for number in range(cache.KEPT_ENTRIES + 3)]
+    assert all((path / "file").is_file() for path in entries)
+
+
+def test_what_is_used_while_others_are_sized_up_stays(tmp_path: Path) -> None:
+    path = old_entry(tmp_path, "headers/a", 1 << 20, 9000)
+    (listed,) = cache.cached_entries(tmp_path)
+    os.utime(path)
+    assert cache.delete_entry(listed) == 0
+    assert (path / "file").is_file()
+
+
+def test_an_entry_goes_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = old_entry(tmp_path, "headers/a", 1 << 20, 9000)
+    (listed,) = cache.cached_entries(tmp_path)
+    seen: list[bool] = []
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: seen.append(path.exists()))
+    assert cache.delete_entry(listed) >= 1 << 20
+    assert seen == [False]
+
+
 def test_keys_depend_on_every_part_and_its_borders() -> None:
     assert cache.key("ab", "c") == cache.key("ab", "c")
     assert len({cache.key("ab", "c"), cache.key("a", "bc"), cache.key("abc"), cache.key("abc", "")}) == 4

@@ -57,12 +57,11 @@ def command(
     sizes = {result: result.bytes or 0 for result in found if result not in used}
     entries = cache.cached_entries(cache.directory()) if of_cache else []
     cached = sum(entry.bytes for entry in entries)
-    freed = sum(sizes.values()) + cached
     if not dry_run:
         if names or given:
             delete(sizes)
-        for entry in entries:
-            cache.delete_entry(entry)
+        cached = sum(cache.delete_entry(entry) for entry in entries)
+    freed = sum(sizes.values()) + cached
     if as_json:
         deleted = [{"name": result.name, "bytes": size} for result, size in sizes.items()]
         in_use, of = [result.name for result in used], cached if of_cache else None

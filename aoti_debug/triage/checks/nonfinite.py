@@ -101,7 +101,7 @@ def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:
 
 
 def _also_in_eager(finding: Finding, run: RunDir, outputs: Sequence[OutputError]) -> Finding:
-    """The finding; its headline says first that eager returns the same NaN or infinities, if it was seen to.
+    """The finding; its headline says first whether eager was seen to return the same NaN or infinities.
 
     Args:
         run: with statistics of every tensor. Of several calls only the last one is compared with eager: then nothing
@@ -109,8 +109,10 @@ def _also_in_eager(finding: Finding, run: RunDir, outputs: Sequence[OutputError]
         outputs: of its call, against those of eager.
     """
     held = output_values(run).what if len(run.timeline.calls) == 1 else ""
-    if not held or not outputs or any(error.misplaced or error.fault for error in outputs):
+    if not held or not outputs or any(error.fault for error in outputs):
         return finding
+    if any(error.misplaced for error in outputs):
+        return replace(finding, what=f"not as in eager: {finding.what}")
     special = Special.NAN.value if Special.NAN.value in held else "infinities"
     return replace(finding, what=f"your model computes {special} in eager, too: {finding.what}")
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from benchmarks.triage.public_reports import builds, custom, given, healthy, indices, nonfinite, numbers
+from benchmarks.triage.public_reports import (
+    builds,
+    custom,
+    given,
+    healthy,
+    indices,
+    nonfinite,
+    numbers,
+    undefined,
+)
 from benchmarks.triage.public_reports.report import Report
 
 REPORTS: dict[str, Report] = {
     report.name: report
-    for module in (given, indices, numbers, nonfinite, builds, custom, healthy)
+    for module in (given, indices, numbers, nonfinite, builds, custom, healthy, undefined)
     for report in module.REPORTS
 }

@@ -38,6 +38,12 @@ class Positive(nn.Module):
         return x.log()
 
 
+class PastEnd(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        v = torch.as_strided(x + 1, [8, 8, 3], [1, 64, 192])  # culprit
+        return torch.cumsum(v, 1)
+
+
 class Remembering(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return remembering(x.sin()).sum()  # culprit
@@ -91,5 +97,13 @@ REPORTS = (
         ("growth",),
         (r"public_reports(::|\.)remembering",),
         command="memory",
+    ),
+    Report(
+        195665,
+        "as_strided reaches past the end of its storage",
+        lambda: _normal(PastEnd(), 64, 1),
+        "eager raises",
+        ("contract", "refused_by_eager"),
+        (r"aten\.(as_strided|cumsum)",),
     ),
 )

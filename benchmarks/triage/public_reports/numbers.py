@@ -109,6 +109,27 @@ class LostCast(nn.Module):
         return (y * 300).sin()
 
 
+class Least(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.amin(1) + 1  # culprit
+
+
+def _bytes() -> Example:
+    row = torch.tensor([9, 4, 90, 6, 3, 8, 7, 21, 100, 110, 120, 5, 33, 40, 50, 60, 70, 80, 95, 99], dtype=torch.uint8)
+    return Example(Least(), (torch.stack((row, row.flip(0))),))
+
+
+class Relaid(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        whole = x.repeat((3, 2))
+        return torch.as_strided(whole[:, ::2], (3, 2), whole.stride()) * 3  # culprit
+
+
+class Waves(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return (torch.sin(x) * 2 + x.cos()).tanh()  # culprit
+
+
 def _normal(module: nn.Module, *shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Example:
     torch.manual_seed(0)
     return Example(module, ((torch.randn(*shape) * scale).to(dtype),))
@@ -306,5 +327,32 @@ REPORTS = (
         "differs",
         CHANGED,
         (r"aten\._to_copy|convert_element_type|emulate_precision_casts",),
+    ),
+    Report(
+        191499,
+        "the least of 16 bytes or more is 0",
+        _bytes,
+        "differs",
+        CHANGED,
+        (r"aten\.amin",),
+        (),
+        (r"aten\.add\S* \(add\).* explains it",),
+    ),
+    Report(
+        197431,
+        "as_strided of a view reads past a buffer",
+        lambda: Example(Relaid(), (torch.tensor([[1.5, 2.5]]),)),
+        "differs",
+        CHANGED,
+        (r"aten\.as_strided",),
+    ),
+    Report(
+        150364,
+        "a pass takes a sine for a cosine",
+        lambda: _normal(Waves(), 9, 33),
+        "differs",
+        CHANGED,
+        (r"aten\.sin",),
+        plant="a pass takes sin for cos",
     ),
 )

@@ -86,4 +86,27 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
+@torch.library.custom_op("public_reports::jittered", mutates_args={})
+def jittered(x: Tensor) -> Tensor:
+    """Adds random numbers of its own."""
+    return x + torch.rand_like(x) * 0.2
+
+
+@jittered.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("public_reports::doubled_in_place", mutates_args={})
+def doubled_in_place(x: Tensor) -> Tensor:
+    """Doubles its argument, and does not declare it."""
+    x.mul_(2)
+    return x.mean(1)
+
+
+@doubled_in_place.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0])
+
+
 _KEPT: list[Tensor] = []

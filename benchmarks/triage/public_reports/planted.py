@@ -132,6 +132,18 @@ def _forgotten_state() -> None:
     torch._inductor.config.post_grad_custom_post_pass = edit
 
 
+def _cosines() -> None:
+    """Takes each sine for a cosine."""
+    import torch._inductor.config
+
+    def edit(graph: Any) -> None:
+        for node in graph.nodes:
+            if node.target is _aten("sin"):
+                node.target = _aten("cos")
+
+    torch._inductor.config.post_grad_custom_post_pass = edit
+
+
 def _undeclared() -> None:
     """Generates C++ that uses a name which nothing declares."""
     from torch._inductor.codegen import cpp
@@ -161,6 +173,7 @@ PLANTS: dict[str, Plant] = {
     "acosh by its formula": _decomposition("acosh", lambda x: (x + (x * x - 1).sqrt()).log()),
     "sinh by exponentials": _decomposition("sinh", lambda x: (x.exp() - (-x).exp()) * 0.5),
     "buffers keep what they held": _forgotten_state,
+    "a pass takes sin for cos": _cosines,
     "cummin asserts": _lowering("cummin", _raising(AssertionError, "0 <= dim < 0")),
     "scatter_reduce asserts": _lowering("scatter_reduce.two", _raising(AssertionError, "index is no integer")),
     "no max_pool2d": _decomposition(

@@ -1,0 +1,49 @@
+"""What a finding of NaN says of eager, and of memory that the program does not write."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aoti_debug.compare.comparison import UndefinedOperator
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
+from aoti_debug.triage.checks import nonfinite
+
+FOUND = Finding(NONFINITE, "NaN in buf0", Place("0.0", "kernel"), possible=("it may come from x",))
+
+
+def error(misplaced: int) -> OutputError:
+    return OutputError(
+        index=0, dtype="float32", elements=4, different=misplaced, relative=0.0, misplaced=misplaced, computed="float32"
+    )
+
+
+@pytest.mark.parametrize(
+    ("misplaced", "what"),
+    [(0, "your model computes NaN in eager, too: NaN in buf0"), (3, "not as in eager: NaN in buf0")],
+)
+def test_the_headline_says_what_eager_returns(misplaced: int, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nonfinite, "output_values", lambda _: SimpleNamespace(what="NaN"))
+    run: Any = SimpleNamespace(timeline=SimpleNamespace(calls=[0]))
+    assert nonfinite._also_in_eager(FOUND, run, [error(misplaced)]).what == what
+    assert nonfinite._also_in_eager(FOUND, run, []) == FOUND, "it was not called"
+    run.timeline.calls.append(1)
+    assert nonfinite._also_in_eager(FOUND, run, [error(misplaced)]) == FOUND, "only the last call was compared"
+
+
+def test_memory_that_is_not_written_is_the_origin() -> None:
+    line = ModelLine("model.py", 7, "forward", "y = torch.empty(3)")
+    seen = "gives memory that is read before it is written"
+    unwritten = UndefinedOperator(node="y", operator="aten.empty.memory_format", seen=seen, outputs=(0,), line=line)
+    comparison: Any = SimpleNamespace(undefined=(unwritten,))
+    finding = nonfinite._of_unwritten(FOUND, comparison)
+    assert finding.what == "your program reads memory that it does not write: NaN in buf0"
+    assert finding.origin == Place(operator="aten.empty.memory_format", frame=line)
+    assert finding.evidence[0] == f"aten.empty.memory_format (y) at model.py:7 {seen}"
+    assert finding.possible == ()
+    other: Any = SimpleNamespace(undefined=(UndefinedOperator(node="op", operator="mine.op", seen="overwrites x"),))
+    assert nonfinite._of_unwritten(FOUND, other) == FOUND

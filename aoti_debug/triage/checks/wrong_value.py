@@ -114,7 +114,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
         if trial.evidence.outcome == "fault"
     )
     proved = proof(investigation, suspicion.run, suspicion.needed, "what is wrong does not reach them")
-    return Outcome(replace(finding, evidence=(*finding.evidence, *seen, *stage, *proved)), suspicion.run)
+    return Outcome(replace(finding, evidence=(*seen, *finding.evidence, *stage, *proved)), suspicion.run)
 
 
 def _with_search(finding: Finding, investigation: Investigation) -> Finding:

@@ -111,8 +111,8 @@ REPORTS = (
         _rolled,
         "differs",
         ("contract",),
+        (r"input 0 \(matrices\)",),
         (),
-        ("matrices",),
         BLAMES_TORCH,
     ),
     Report(

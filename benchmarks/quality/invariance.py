@@ -2,11 +2,12 @@
 
 usage: python -m benchmarks.quality.invariance [planted] [NAME ...]
 
-Without names, all of the real models. `planted`: a model of ten steps, each of which has its samples at another place:
-as rows, flattened with the time steps on either side, behind another axis, as scores, as numbers, in bfloat16. One
-after the other gives a sample other bits by the size of the batch or by its place in it; that step, and no other
-launch, must be named. With none planted, nothing may be named. Prints a Markdown table. Exit code 1: a step was not
-named, or another launch was.
+Without names, all of the real models; with `transformers` installed also architectures of Hugging Face: along the
+batch, causal ones along the length, and with padding that a mask hides. `planted`: a model of ten steps, each of which
+has its samples at another place: as rows, flattened with the time steps on either side, behind another axis, as scores,
+as numbers, in bfloat16. One after the other gives a sample other bits by the size of the batch or by its place in it;
+that step, and no other launch, must be named. With none planted, nothing may be named. Prints a Markdown table. Exit
+code 1: a step was not named, or another launch was.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from torch import Tensor, nn
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.varied_inputs import BATCH, LENGTH, Others
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.rundir.timeline import Launch
 from benchmarks.markdown import table
-from benchmarks.models import ordinary_models
+from benchmarks.models import huggingface_models, ordinary_models
 from benchmarks.quality import invariance_ops
 
 OPS = "benchmarks.quality.invariance_ops"
@@ -80,11 +82,17 @@ class Real:
 
     Attributes:
         inputs: of eight samples.
+        axis: that varies: 1 for the length of sequences.
+        sizes: of it.
+        others: beside the sample.
     """
 
     module: Callable[[], nn.Module]
     inputs: Callable[[], tuple[Any, ...]]
     configs: Mapping[str, Any] = field(default_factory=dict)
+    axis: int = 0
+    sizes: tuple[int, ...] = SIZES
+    others: Others = Others.GIVEN
 
 
 class Attention(nn.Module):
@@ -150,11 +158,50 @@ REAL = {
 }
 
 
-def program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> Path:
-    """Exports a module with a batch of 1 to 64."""
-    batch = torch.export.Dim("batch", min=1, max=64)
+class Masked(nn.Module):
+    """A model of token ids with a mask."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        result: Tensor = self.model(input_ids=ids, attention_mask=mask, return_dict=False)[0]
+        return result
+
+
+def _architectures() -> dict[str, Real]:
+    """Architectures of Hugging Face; empty without `transformers`."""
+    found: dict[str, Real] = {}
+    for name, example in huggingface_models.architectures().items():
+        kind, _, dtype = name.partition("_")
+        if dtype != "float32":
+            continue
+        images = kind in ("vit", "convnext")
+        found[f"{kind}, batch"] = Real(example.module, _normal((3, 32, 32)) if images else _tokens(8, 16))
+        sizes = (8, 12, 32)
+        if kind in ("gpt2", "llama", "qwen2"):
+            found[f"{kind}, length"] = Real(example.module, _tokens(2, 32), axis=1, sizes=sizes)
+        if kind in ("bert", "distilbert", "llama"):
+            module = lambda make=example.module: Masked(make().model)  # noqa: E731
+            inputs = _tokens(2, 32, masked=True)
+            found[f"{kind}, padding"] = Real(module, inputs, axis=1, sizes=sizes, others=Others.ZEROS)
+    return found
+
+
+def _tokens(*shape: int, masked: bool = False) -> Callable[[], tuple[Tensor, ...]]:
+    def inputs() -> tuple[Tensor, ...]:
+        ids = torch.randint(0, 200, shape)
+        return (ids, torch.ones_like(ids)) if masked else (ids,)
+
+    return inputs
+
+
+def program(module: nn.Module, inputs: tuple[Any, ...], path: Path, axis: int = 0) -> Path:
+    """Exports a module with a batch of 1 to 64, or sequences of 2 to 64."""
+    size = torch.export.Dim("length" if axis else "batch", min=1 + axis, max=64)
     with torch.no_grad():
-        exported = torch.export.export(module, inputs, dynamic_shapes=tuple({0: batch} for _ in inputs))
+        exported = torch.export.export(module, inputs, dynamic_shapes=tuple({axis: size} for _ in inputs))
     torch.export.save(exported, path)
     return path
 
@@ -193,12 +240,20 @@ def real(names: list[str], folder: Path) -> None:
     """Prints what is found in real models."""
     rows = []
     for number, name in enumerate(names):
-        model = REAL[name]
+        model = {**REAL, **_architectures()}[name]
         torch.manual_seed(0)
-        path = program(model.module().eval(), model.inputs(), folder / f"{number}.pt2")
+        path = program(model.module().eval(), model.inputs(), folder / f"{number}.pt2", model.axis)
         begin = time.monotonic()
         try:
-            found = invariance(InvarianceOptions(model=path, out=folder / "runs", inductor_configs=model.configs))
+            options = InvarianceOptions(
+                model=path,
+                dim=LENGTH if model.axis else BATCH,
+                sizes=model.sizes,
+                others=model.others,
+                out=folder / "runs",
+                inductor_configs=model.configs,
+            )
+            found = invariance(options)
         except AotiDebugError as error:
             rows.append([name, "-", wording.first_line(str(error)), "", "", ""])
             continue
@@ -221,11 +276,12 @@ def _row(found: Invariance) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*REAL, "planted", []], metavar="NAME")
+    known = {**REAL, **_architectures()}
+    parser.add_argument("names", nargs="*", choices=[*known, "planted", []], metavar="NAME")
     names = parser.parse_args().names
     with tempfile.TemporaryDirectory() as base:
         right = planted(Path(base)) if "planted" in names or not names else True
-        if chosen := [name for name in names or REAL if name != "planted"]:
+        if chosen := [name for name in names or known if name != "planted"]:
             real(chosen, Path(base))
     return 0 if right else 1
 

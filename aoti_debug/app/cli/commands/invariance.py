@@ -116,11 +116,11 @@ def command(
         print_json(document(found, trials, padding))
     else:
         lines = invariance_lines(found, trials, padding, most=sys.maxsize if show_all else MAX_LISTED)
-        print_lines(["", *lines, *_advice(found, is_fixed=fixes, is_exported=kind is ArtifactKind.EXPORTED)])
+        print_lines(["", *lines, *advice(found, is_fixed=fixes, is_exported=kind is ArtifactKind.EXPORTED)])
     context.exit(exit_code(found))
 
 
-def _advice(found: Invariance, *, is_fixed: bool, is_exported: bool) -> list[str]:
+def advice(found: Invariance, *, is_fixed: bool, is_exported: bool) -> list[str]:
     """The lines after the verdict: remedies to try, or that none is known."""
     sites, device = found.begin_sites, found.alone.run.manifest.device
     lines = []
@@ -129,7 +129,7 @@ def _advice(found: Invariance, *, is_fixed: bool, is_exported: bool) -> list[str
     if any(True for _ in candidates(sites, device)) and is_exported and not is_fixed:
         lines.append(f"next: {options.again_with('--fix')}")
     if found.mixes and not found.varied.is_batch and found.alone.surroundings.others is Others.GIVEN:
-        lines.append(f"next: {options.again_with('--others zeros')}, as padding")
+        lines.append(f"next: {options.again_with('--others', 'zeros')}")
     return lines
 
 

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ModelFaultError
@@ -17,6 +18,9 @@ from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind, RunInfo
 from aoti_debug.runs.rundir.timeline import Launch
+
+if TYPE_CHECKING:
+    from aoti_debug.runs.diagnosis.rescue import Rescue
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,22 @@ def open_diagnosed(name: str | Path | None = None, base: Path | None = None) -> 
     Raises:
         RunDirError: there is none, or it is damaged or of another version.
     """
-    diagnosed = DiagnosedRun(run_directory.open_run(name, base))
-    if shared_files.linked(diagnosed.run.path, shared_files.FLIGHT_RECORDER) is None:
-        return diagnosed
-    from aoti_debug.runs.diagnosis.rescue import rescued  # writes tensors; few runs are opened while they hold any
-
-    rescued_run, _ = rescued(diagnosed)
+    rescued_run, _ = rescued(DiagnosedRun(run_directory.open_run(name, base)))
     return rescued_run
+
+
+def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue | None]:
+    """A run with the tensors that its flight recorder held, and what was rescued: None of a run that has none in it.
+
+    Raises:
+        RunDirError: the run cannot be read.
+    """
+    if shared_files.linked(diagnosed.run.path, shared_files.FLIGHT_RECORDER) is None:
+        return diagnosed, None
+    from aoti_debug.runs.diagnosis.rescue import rescue_of  # writes tensors; few runs are opened while they hold any
+
+    result = rescue_of(diagnosed.run, diagnosed.verdict)
+    return (diagnosed if diagnosed.verdict is None else diagnosed.with_rescued_tensors()), result
 
 
 def require_end(run: RunDir, model: Path, name: str = "") -> None:

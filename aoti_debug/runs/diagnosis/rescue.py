@@ -10,7 +10,6 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.package.recording.values import Layout, Tensor
-from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir import flight_recorder, rescued_tensors, run_directory
 from aoti_debug.runs.rundir.flight_recorder import FlightStatus, KeptLaunch, KeptTensor, Recording
@@ -37,43 +36,40 @@ class Rescue:
 
 
 def rescue(path: Path) -> Rescue:
-    """Rescues the tensors of the run in a directory (see `rescued`).
+    """Rescues the tensors of the run in a directory (see `rescue_of`).
 
     Raises:
         RunDirError: the run cannot be read.
     """
     if shared_files.linked(path, shared_files.FLIGHT_RECORDER) is None:
         return Rescue()
-    _, result = rescued(DiagnosedRun(run_directory.open_run(path)))
-    return result
+    from aoti_debug.runs.diagnosis.diagnose import diagnose  # reads native stacks; most runs end well
+
+    run = run_directory.open_run(path)
+    return rescue_of(run, diagnose(run) if run.state.is_failure else None)
 
 
-def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
+def rescue_of(run: RunDir, verdict: Verdict | None) -> Rescue:
     """Saves the recorded inputs of the suspects and of the launches before them as files, and frees the shared memory.
 
     Nothing is saved of a clean run; a run that is still going on is left as it is.
 
-    Returns:
-        The run with the saved tensors, and the result of the rescue.
-
     Raises:
         RunDirError: the run cannot be read.
     """
-    run = diagnosed.run
     # A copied run links to memory of another machine.
     memory = shared_files.linked(run.path, shared_files.FLIGHT_RECORDER)
     if memory is None or run.state is ExitKind.RUNNING:
-        return diagnosed, Rescue()
-    verdict = diagnosed.verdict
+        return Rescue()
     try:
         recording = None if verdict is None else flight_recorder.read(memory)
     except RunDirError as error:
         release(run.path)
-        return diagnosed, Rescue(failure=str(error))
+        return Rescue(failure=str(error))
     result = Rescue() if verdict is None or recording is None else save(run, _kept(run, verdict, recording))
     if not result.failure:
         release(run.path)
-    return (diagnosed if recording is None else diagnosed.with_rescued_tensors()), result
+    return result
 
 
 def release(path: Path) -> None:

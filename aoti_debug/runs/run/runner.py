@@ -25,7 +25,7 @@ from aoti_debug.package.pt2 import trust
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import site_filter
 from aoti_debug.runs.diagnosis import rescue
-from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, rescued
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.run import configuration, required_room
 from aoti_debug.runs.run import options as run_options
@@ -172,11 +172,11 @@ def _run_in(
             linker = _LatestLinker(observer, path, options.rank)
             report = process.watch(linker, Limits(options.timeout, options.stall), stopwatch)
     except KeyboardInterrupt:
-        rescue.rescued(finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
+        rescued(finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
         raise
     except SystemExit:  # SIGTERM: torchrun ends the other ranks with it when one has failed
         killed = Exit(ExitKind.ABORTED, "killed by SIGTERM", signal="SIGTERM", unix_time=time.time())
-        rescue.rescued(finish(path, replace(info, exit=killed)))
+        rescued(finish(path, replace(info, exit=killed)))
         raise
     stopwatch.next("read")
     exit_ = replace(exit_of(report), unix_time=report.unix_time)
@@ -221,8 +221,8 @@ def completed(ended: DiagnosedRun, report: Report, began: float) -> RunResult:
     Args:
         began: when its process started, by the monotonic clock.
     """
-    ended, rescued = rescue.rescued(ended)
-    lost = report.log_failure or rescued.failure or _keep_summaries(ended.run)
+    ended, found = rescued(ended)
+    lost = report.log_failure or (found.failure if found else "") or _keep_summaries(ended.run)
     ended, failure = _with_timings(ended, report.stopwatch)
     return RunResult(ended, time.monotonic() - began, lost or failure)
 

@@ -27,11 +27,11 @@ from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import journal_records as records
 from aoti_debug.runs.rundir.formats import shared_files
 from tests import factories
+from tests.kept import contents, kept
 from tests.runtime_shims.runtime_library import (
     FLAGS,
     HERE,
     SHIMS,
-    TORCH,
     _run,
     compiled,
     compiled_runtime,
@@ -184,9 +184,8 @@ def build(folder: Path, machine: Machine) -> Built:
     failing = folder / "failing.o"
     wraps = [f"-Wl,--wrap={name}" for source in failing_sources for name in wrapped(source)]
     _run("g++", "-r", "-nostdlib", *wraps, *map(str, runtime), str(strings), "-o", str(failing))
-    include = (f"-I{SHIMS}", f"-I{TORCH / 'include'}")
-    shim = (SANITIZED / "shim.cpp", SHIMS / "tensors/dtype.cpp")
-    _run("g++", *FLAGS, *include, "-shared", *map(str, shim), "-o", str(folder / "libshim.so"))
+    shim = [compiled(path, "-O0") for path in (SANITIZED / "shim.cpp", SHIMS / "tensors/dtype.cpp")]
+    _run("g++", *FLAGS, "-shared", *map(str, shim), "-o", str(folder / "libshim.so"))
     objects = [failing, faults, package]
     if machine is Machine.FAKE:
         objects.append(compiled(HERE / "fake_device.cpp", OPTIMIZE_OTHERS))
@@ -197,11 +196,18 @@ def build(folder: Path, machine: Machine) -> Built:
     built = Built(folder / "host", folder / "plain.so", folder / "package.so", ())
     _run("g++", *map(str, objects), *link, "-o", str(built.package))
     shutil.copy(built.package, built.plain)
-    _run("g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", str(SOURCES / "host.cpp"), "-o", str(built.host))
+    shutil.copy(_host(), built.host)
     named = subprocess.run(["nm", "-nC", "--defined-only", built.package], capture_output=True, text=True, check=True)
     lines = (line.split(None, 2) for line in named.stdout.splitlines())
     functions = [(int(begin, 16), name) for begin, kind, name in lines if kind in "tTwW"]
     return Built(built.host, built.plain, built.package, functions)
+
+
+def _host() -> Path:
+    """The host, compiled once."""
+    source, words = SOURCES / "host.cpp", ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror")
+    files = contents(source, *SOURCES.glob("*.h"))
+    return kept("host", [*files, *words], lambda path: _run("g++", *words, str(source), "-o", str(path)))
 
 
 def cuda_include() -> Path:

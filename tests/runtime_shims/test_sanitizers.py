@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,32 +54,31 @@ CASES = (
 
 
 def compile_host(sanitizer: str, folder: Path) -> Path:
-    """A folder with `host`, `libshim.so` and `package.so`."""
+    """A folder with `host`, `libshim.so` and `package.so`, linked from objects that are kept."""
     # One unit of all: the headers are what takes time.
     parts = shared_sources()
     unit = folder / "unit.cpp"
     unit.write_text("".join(f'#include "{path}"\n' for path in parts))
-    flags = (*CHEAP, *SANITIZERS[sanitizer], f"-I{SHIMS}", f"-I{TORCH / 'include'}")
-    outlined = OUTLINED if sanitizer == "address" else ()
-    options = (*CHEAP, *SANITIZERS[sanitizer], *outlined)
-    unit_object = kept(
-        "sanitized.o",
-        [*contents(*parts, *SHIMS.rglob("*.h")), *options],
-        lambda path: _run("g++", *flags, *outlined, "-c", str(unit), "-o", str(path)),
-    )
-    _run(
-        "g++",
-        *flags,
-        "-shared",
-        str(SOURCES / "shim.cpp"),
-        str(SHIMS / "tensors/dtype.cpp"),
-        "-o",
-        str(folder / "libshim.so"),
-    )
+    flags = (*CHEAP, *SANITIZERS[sanitizer])
+    headers = contents(*HERE.glob("*.h"), *SHIMS.rglob("*.h"))
+
+    def compiled(source: Path, *options: str, includes: Sequence[Path] = ()) -> str:
+        def make(path: Path) -> None:
+            words = (*flags, *options, f"-I{SHIMS}", f"-I{TORCH / 'include'}")
+            _run("g++", *words, "-c", str(source), "-o", str(path))
+
+        texts = [*headers, *contents(*(includes or [source]))]
+        return str(kept(f"{source.stem}.o", [*texts, *flags, *options], make))
+
+    def link(name: str, *words: str) -> None:
+        _run("g++", *flags, *words, "-o", str(folder / name))
+
     here = (f"-L{folder}", "-lshim", f"-Wl,-rpath,{folder}")
-    package = (str(unit_object), str(HERE / "fake_device.cpp"), str(SOURCES / "package.cpp"), *here)
-    _run("g++", *flags, "-shared", "-Wl,-Bsymbolic-functions", *package, "-o", str(folder / "package.so"))
-    _run("g++", *flags, str(SOURCES / "host.cpp"), "-o", str(folder / "host"))
+    runtime = compiled(unit, *(OUTLINED if sanitizer == "address" else ()), includes=parts)
+    package = (runtime, compiled(HERE / "fake_device.cpp"), compiled(SOURCES / "package.cpp"))
+    link("libshim.so", "-shared", compiled(SOURCES / "shim.cpp"), compiled(SHIMS / "tensors/dtype.cpp"))
+    link("package.so", "-shared", "-Wl,-Bsymbolic-functions", *package, *here)
+    link("host", compiled(SOURCES / "host.cpp"))
     return folder
 
 

@@ -7,8 +7,9 @@ usage: python -m benchmarks.comparison.aoti_tests --tests CHECKOUT/test/inductor
 The file is that of a PyTorch checkout of the installed version; torch's wheels do not have it. Of the modules that it
 imports from its folder, only test_control_flow.py is used, where it is there. Each model is compiled as plain AOTI does
 it, then built for level 1 in the same environment, with the same cache of Inductor. Both packages are loaded twice and
-called with the inputs of the test: the outputs, and inputs that are overwritten, must have the same bits. A model that
-torch cannot export, compile or call, or whose plain package does not repeat its bits, does not count.
+called with the inputs of the test: the outputs, and inputs that are overwritten, must have the same bits. Kernels that
+only one of the packages has are named. A model that torch cannot export, compile or call, or whose plain package does
+not repeat its bits, does not count.
 
 Results are written to FILE as they come, one JSON object a line; tests that are in FILE already are not run again.
 Needs the package expecttest. Exit code 1: a model is refused, fails, or has other bits.
@@ -257,7 +258,8 @@ def main() -> int:
         print(f"{missing} is not installed; torch.testing._internal needs it: pip install {missing}", file=sys.stderr)
         return 2
     with contextlib.ExitStack() as stack:
-        work = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aoti-debug-tests-")))
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aoti-debug-tests-")))
+        work = options.keep or own / "packages"
         work.mkdir(parents=True, exist_ok=True)
         end = began + options.seconds if options.seconds else float("inf")
         threads = max(1, (os.cpu_count() or 1) // options.jobs)
@@ -270,8 +272,8 @@ def main() -> int:
                 tests.put(name)
         print(f"{tests.qsize()} tests, results of {len(earlier)} models from before", file=sys.stderr, flush=True)
         jobs = [
-            threading.Thread(target=take, args=(run, tests, results, Path(tempfile.mkdtemp(dir=work)) / "inductor"))
-            for _ in range(options.jobs)
+            threading.Thread(target=take, args=(run, tests, results, own / f"inductor-{number}"))
+            for number in range(options.jobs)
         ]
         for job in jobs:
             job.start()
@@ -291,7 +293,8 @@ def _print(results: Sequence[Result]) -> None:
                 if result.outcome is outcome:
                     print(f"{outcome.value}: {result.case}: {result.said}")
     counting = [result for result in results if result.outcome.counts]
-    print(f"\n{count[Outcome.EQUAL]} of {len(counting)} models that count are equal bit for bit")
+    equal = sum(result.outcome.is_equal for result in counting)
+    print(f"\n{equal} of {len(counting)} models that count are equal bit for bit")
 
 
 if __name__ == "__main__":

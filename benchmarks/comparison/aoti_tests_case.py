@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-import aoti_debug
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary, build_report
 from benchmarks.comparison.aoti_tests_file import Case, Compiled
 from benchmarks.comparison.aoti_tests_results import Outcome
 from benchmarks.comparison.operator_batch import is_same
@@ -73,7 +73,11 @@ def judged(case: Case, folder: Path, at: Callable[[str], None]) -> Judged:
     compiled = Compiled(plain, outputs)
     at("ours")
     try:
-        ours = aoti_debug.build(exported, level=1, output=folder / "ours.pt2", inductor_configs=dict(case.options))
+        built = build_report(
+            BuildOptions(
+                exported, level=1, output=folder / "ours.pt2", inductor_configs=dict(case.options), against=plain
+            )
+        )
     except AotiDebugError as error:
         hint = f"; hint: {error.hint}" if error.hint else ""
         return Judged(Outcome.REFUSED, f"{type(error).__name__}: {wording.first_line(str(error))}{hint}", compiled)
@@ -82,18 +86,31 @@ def judged(case: Case, folder: Path, at: Callable[[str], None]) -> Judged:
     recording = {"AOTI_DEBUG_LEVEL": "1", "AOTI_DEBUG_DIR": str(folder / "run"), "AOTI_DEBUG_PRINT": "none"}
     try:
         with mock.patch.dict(os.environ, recording):
-            _, actual = _called(ours, case)
-            _, actual_again = _called(ours, case)
+            _, actual = _called(built.package, case)
+            _, actual_again = _called(built.package, case)
     except Exception as error:  # noqa: BLE001  # that is what is looked for
         return Judged(Outcome.FAILED, f"run: {said(error)}", compiled)
     if not difference(expected, again):
         if not (found := difference(expected, actual)):
-            return Judged(Outcome.EQUAL, f"{len(expected)} tensors and numbers", compiled)
+            kernels, are_same = _kernels(built)
+            outcome = Outcome.EQUAL if are_same else Outcome.OTHER_KERNELS
+            return Judged(outcome, f"{len(expected)} tensors and numbers; {kernels}", compiled)
         repeats = "ours repeats its bits" if not difference(actual, actual_again) else "ours does not repeat its bits"
         loads = [_called(plain, case)[1] for _ in range(_LOADS)]
         if not any(difference(expected, other) for other in loads):
-            return Judged(Outcome.OTHER_BITS, f"{found}; {repeats}; {_anew(case, exported, expected)}", compiled)
+            anew = _anew(case, exported, expected)
+            return Judged(Outcome.OTHER_BITS, f"{found}; {_kernels(built)[0]}; {repeats}; {anew}", compiled)
     return Judged(Outcome.UNSTEADY, difference(expected, actual) or "ours has the bits of its first calls", compiled)
+
+
+def _kernels(built: BuildSummary) -> tuple[str, bool]:
+    """The kernels of a build beside those of the plain package, and whether they are the same."""
+    compared, tuned = built.comparison, built.autotuning
+    assert compared is not None
+    other = [f"{one.kernel}: {one.reason}" for one in compared.different] + [f"no {name}" for name in compared.missing]
+    number = tuned.users + tuned.earlier + tuned.measured
+    found = f"{tuned.users} of {number} configurations from the cache, {tuned.measured} measured"
+    return "; ".join([str(compared), *([found] if number else []), *other]), not other
 
 
 def _exported(case: Case) -> Any:

@@ -13,6 +13,7 @@ class Outcome(str, Enum):
     """What became of a model."""
 
     EQUAL = "equal bit for bit"
+    OTHER_KERNELS = "equal bit for bit, other kernels"
     OTHER_BITS = "OTHER BITS"
     REFUSED = "REFUSED"
     FAILED = "FAILED"
@@ -26,9 +27,13 @@ class Outcome(str, Enum):
         return self in (Outcome.OTHER_BITS, Outcome.REFUSED, Outcome.FAILED)
 
     @property
+    def is_equal(self) -> bool:
+        return self in (Outcome.EQUAL, Outcome.OTHER_KERNELS)
+
+    @property
     def counts(self) -> bool:
         """True if plain AOTI compiles and runs the model and repeats its results."""
-        return self is Outcome.EQUAL or self.is_wrong
+        return self.is_equal or self.is_wrong
 
 
 @dataclass(frozen=True)

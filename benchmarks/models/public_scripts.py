@@ -21,6 +21,7 @@ class PublicScript:
         operator: that makes the number that is not finite, or fails; a part of the kernel's name.
         line: of the model, which computes it; "" where that is `faulty`, and not a later line that takes its result.
         kind: of the finding.
+        torch_compile: its graphs of `torch.compile` are recorded, too.
     """
 
     name: str
@@ -31,6 +32,7 @@ class PublicScript:
     line: str = ""
     kind: str = "nonfinite"
     arguments: tuple[str, ...] = ()
+    torch_compile: bool = False
 
     @property
     def guilty(self) -> str:

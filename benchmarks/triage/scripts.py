@@ -1,4 +1,4 @@
-"""Ten scripts under `aoti-debug exec`, unmodified, and with a planted fault under `aoti-debug triage`.
+"""Fifteen scripts under `aoti-debug exec`, unmodified, and with a planted fault under `aoti-debug triage`.
 
 The table also says how many commands a user types, and how long they take: from a script with a fault to the model
 line, and to the repro of the launch, which is the command that the triage names next.
@@ -21,8 +21,10 @@ from pathlib import Path
 from aoti_debug.runs.rundir.run_directory import open_run
 from benchmarks import checkout
 from benchmarks.markdown import table
-from benchmarks.models.public_scripts import SCRIPTS, PublicScript
+from benchmarks.models import public_scripts, service_scripts
+from benchmarks.models.public_scripts import PublicScript
 
+SCRIPTS = (*public_scripts.SCRIPTS, *service_scripts.SCRIPTS)
 _NO = "**no**"
 _A_FAULT = 11  # the exit code of a repro whose launch fails again: docs/repro.md
 _COLUMNS = (
@@ -54,11 +56,12 @@ def measured(script: PublicScript, folder: Path) -> tuple[str, ...]:
     path.write_text(script.text)
     words = [path.name, *script.arguments]
     alone, alone_seconds = _run(folder, *words)
-    recorded, exec_seconds = _run(folder, "-m", "aoti_debug", "exec", *words)
+    option = ("--torch-compile",) if script.torch_compile else ()
+    recorded, exec_seconds = _run(folder, "-m", "aoti_debug", "exec", *option, *words)
     is_same = (alone.stdout, alone.returncode) == (recorded.stdout, recorded.returncode)
     launches = len(open_run(base=folder / "aoti-debug" / "runs").launches) if is_same else 0
     path.write_text(script.planted)
-    triaged, line_seconds = _run(folder, "-m", "aoti_debug", "triage", "--json", *words)
+    triaged, line_seconds = _run(folder, "-m", "aoti_debug", "triage", "--json", *option, *words)
     found = json.loads(triaged.stdout) if triaged.stdout.startswith("{") else {}
     kernel, line = found.get("kernel") or "", (found.get("text") or "").strip()
     named = f"{found['line']}: {line}" if line else found.get("what") or triaged.stderr.strip().splitlines()[-1]

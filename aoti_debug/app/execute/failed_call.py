@@ -51,6 +51,7 @@ class FailedCall:
         why: what is known of the call: "its results are not finite".
         is_not_finite: its results are not finite, and the script went on.
         has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
+        others: where nothing was seen in any package, the other ones, each with the inputs of its last call.
     """
 
     run: RunDir
@@ -60,6 +61,7 @@ class FailedCall:
     why: str
     is_not_finite: bool = False
     has_other_weights: bool = False
+    others: tuple[tuple[Path, Path], ...] = ()
 
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
@@ -119,7 +121,19 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         why=why,
         is_not_finite=call is not None and call.file.name == NOT_FINITE,
         has_other_weights=changes is None or bool(changes and is_alone),
+        others=() if _evidence(chosen) else _others(known, chosen),
     )
+
+
+def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[tuple[Path, Path], ...]:
+    """The other packages with the inputs of their last calls, which are written into their run directories."""
+    by_package = {one.package: one for one in reversed(known) if one.package != chosen.package}
+    found = []
+    for package, one in reversed(by_package.items()):
+        call = _last(one.calls)
+        if package is not None and call is not None:
+            found.append((package, _written(call, package, one.run.path)))
+    return tuple(found)
 
 
 def _order(called: CalledPackage) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.script_process import UserScript
@@ -30,6 +31,7 @@ from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage
 
 STEP = "script"
+_MAX_OTHERS = 3  # packages that are named
 
 
 def triage_script(
@@ -117,6 +119,17 @@ def _hint(script: UserScript, began: float) -> str:
     return f"it wrote {written[-1]}, and called none: aoti-debug triage {shlex.quote(written[-1])}"
 
 
+def _not_looked_into(failed: FailedCall) -> list[str]:
+    """Sentences about the other packages of the script, each with the command that looks into it."""
+    commands = [
+        shlex.join(["aoti-debug", "triage", word_of(package), "--inputs", word_of(inputs)])
+        for package, inputs in failed.others[:_MAX_OTHERS]
+    ]
+    said = [f"another package of the script was not looked into: {command}" for command in commands]
+    more = len(failed.others) - len(said)
+    return [*said, f"nor were {more} more packages"] if more else said
+
+
 def _outcome(executed: ExecutedScript) -> str:
     """ "exit code 0; call 3 of serve.pt2: its results are not finite"."""
     failed = executed.failed
@@ -158,6 +171,7 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
         finding = replace(finding, warnings=(*finding.warnings, others))
     if finding.kind.is_fault:
         return finding
+    finding = replace(finding, warnings=(*finding.warnings, *_not_looked_into(failed)))
     call = "the last call" if failed.number is None else f"call {failed.number}"
     if verdict is not None:
         seen = finding_of(failed.run, verdict)

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.app.execute import execute
+from aoti_debug.app.execute import execute, triage_script
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, failed_call
 from aoti_debug.app.execute.kept_inputs import KeptInputs, kept_calls
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
@@ -85,6 +86,21 @@ def test_a_crash_comes_before_a_process_that_was_ended_in_a_launch(tmp_path: Pat
     other = package(tmp_path / "o", ended(tmp_path / "of_o", in_a_launch, signal="SIGTERM"))
     crashed = package(tmp_path / "c", ended(tmp_path / "of_c", in_a_launch, signal="SIGSEGV"))
     assert chosen(other, crashed).run == crashed.run
+
+
+def test_where_nothing_was_seen_the_other_packages_are_named(tmp_path: Path) -> None:
+    clean = Exit(ExitKind.CLEAN)
+    first = package(tmp_path / "a", ended(tmp_path / "of_a", returned, exit_=clean))
+    second = package(tmp_path / "b", ended(tmp_path / "of_b", returned, exit_=clean))
+    found = chosen(first, second)
+    assert found.run == first.run
+    ((other, inputs),) = found.others
+    assert other == second.package
+    assert torch.equal(torch.load(inputs)[0], torch.ones(2))
+    (sentence,) = triage_script._not_looked_into(found)
+    assert sentence.endswith(f"aoti-debug triage {word_of(other)} --inputs {word_of(inputs)}")
+    faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
+    assert chosen(first, second, faulty).others == ()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.models.public_scripts import SCRIPTS, PublicScript
+from benchmarks.models.public_scripts import PublicScript
+from benchmarks.triage.scripts import SCRIPTS
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)

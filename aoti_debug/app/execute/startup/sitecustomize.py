@@ -27,8 +27,11 @@ def _restore_paths() -> None:
 def _prepare() -> None:
     if importlib.util.find_spec("aoti_debug") is None:  # it is not installed: it was started from its checkout
         sys.path.append(str(_HERE.parents[3]))
+    import aoti_debug
     from aoti_debug.app.execute import replacements
 
+    # pytest warns of a plugin that was imported before it, unless its docstring says this
+    aoti_debug.__doc__ = f"{aoti_debug.__doc__}\n\nPYTEST_DONT_REWRITE"
     replacements.install()
 
 

@@ -225,6 +225,15 @@ def test_a_signal_is_passed_on(script: Path) -> None:
         assert process.wait(30) == 5
 
 
+def test_pytest_says_what_it_says_without(script: Path) -> None:
+    """It warns of plugins that were imported before it, such as that of aoti-debug."""
+    script.with_name("test_seen.py").write_text("def test_nothing():\n    pass\n")
+    done = executed(script.parent, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_seen.py")
+    assert done.returncode == 0
+    assert "1 passed" in done.stdout
+    assert "Warning" not in done.stdout
+
+
 @pytest.mark.parametrize("command", ["run", "build", "diff", "show", "memory", "bundle"])
 def test_a_script_given_to_another_command(
     script: Path, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

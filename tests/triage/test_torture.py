@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.results import triage_directory
 from tests.triage.torture_inspection import unreadable
 
@@ -39,7 +38,6 @@ base="$2"; inspection="$3"; python="$4"; shift 4
 exit $code
 """
 ROUNDS = 33_400  # of a loop with three launches each
-FEWER = wrong_value.MAX_LAUNCHES // 3 + 1  # too many to be compared
 
 
 @dataclass(frozen=True)
@@ -180,14 +178,13 @@ def test_a_hundred_thousand_launches(tmp_path: Path) -> None:
     package, inputs = tmp_path / "long.pt2", {"clean": tmp_path / "clean.pt", "nan": tmp_path / "nan.pt"}
     torch.export.save(torch.export.export(Long(), arguments(3, -1)), tmp_path / "model.pt2")
     builder.build(tmp_path / "model.pt2", output=package)
-    torch.save(arguments(FEWER, -1), inputs["clean"])
+    torch.save(arguments(ROUNDS, -1), inputs["clean"])
     torch.save(arguments(ROUNDS, ROUNDS - 7), inputs["nan"])
 
     clean = finish(triage(package, tmp_path / "clean", "--inputs", inputs["clean"]))
     assert (clean.returncode, clean.verdict["kind"]) == (8, "incomplete"), clean
     assert "which are many; aoti-debug compare does" in clean.verdict["what"]
-    launches = int(clean.verdict["evidence"][0].partition(" ")[0].replace(",", ""))
-    assert wrong_value.MAX_LAUNCHES < launches < 2 * wrong_value.MAX_LAUNCHES
+    assert int(clean.verdict["evidence"][0].partition(" ")[0].replace(",", "")) > 100_000
 
     nan = finish(triage(package, tmp_path / "nan", "--inputs", inputs["nan"]))
     assert (nan.returncode, nan.verdict["kind"]) == (1, "nonfinite"), nan

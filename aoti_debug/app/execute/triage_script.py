@@ -31,7 +31,6 @@ from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage
 
 STEP = "script"
-_MAX_OTHERS = 3  # packages that are named
 
 
 def triage_script(
@@ -119,15 +118,16 @@ def _hint(script: UserScript, began: float) -> str:
     return f"it wrote {written[-1]}, and called none: aoti-debug triage {shlex.quote(written[-1])}"
 
 
-def _not_looked_into(failed: FailedCall) -> list[str]:
-    """Sentences about the other packages of the script, each with the command that looks into it."""
+def _with_other_packages(finding: Finding, failed: FailedCall) -> Finding:
+    """A finding with the commands that look into the other packages of the script, which may be wrong."""
+    if not failed.others:
+        return finding
     commands = [
         shlex.join(["aoti-debug", "triage", word_of(package), "--inputs", word_of(inputs)])
-        for package, inputs in failed.others[:_MAX_OTHERS]
+        for package, inputs in failed.others
     ]
-    said = [f"another package of the script was not looked into: {command}" for command in commands]
-    more = len(failed.others) - len(said)
-    return [*said, f"nor were {more} more packages"] if more else said
+    note = f"{wording.pluralize(len(commands), 'other package')} of the script: not looked into"
+    return replace(finding, warnings=(note, *finding.warnings), next=(*finding.next, *commands))
 
 
 def _outcome(executed: ExecutedScript) -> str:
@@ -171,7 +171,7 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
         finding = replace(finding, warnings=(*finding.warnings, others))
     if finding.kind.is_fault:
         return finding
-    finding = replace(finding, warnings=(*finding.warnings, *_not_looked_into(failed)))
+    finding = _with_other_packages(finding, failed)
     call = "the last call" if failed.number is None else f"call {failed.number}"
     if verdict is not None:
         seen = finding_of(failed.run, verdict)

@@ -80,7 +80,9 @@ def _first_screen(finding: Finding, width: int) -> list[str]:
     """At most ten lines."""
     lines = [terminal_cells.Sentence(_headline(finding)).fit(width)]
     if not finding.kind.is_fault:
-        return [*lines, *_listed("note", finding.warnings, width)[: FIRST_SCREEN - 2]]
+        commands = [line for command in finding.next[:1] for line in _labelled("next", command)]
+        notes = _listed("note", finding.warnings, width)[: FIRST_SCREEN - 2 - len(commands)]
+        return [*lines, *notes, *commands]
     place = finding.where
     if place is not None:
         room = width - _LABEL
@@ -106,7 +108,8 @@ def _first_screen(finding: Finding, width: int) -> list[str]:
 def _hidden(finding: Finding) -> int:
     """The number of sentences, frames and commands that the first screen leaves out."""
     if not finding.kind.is_fault:
-        return max(0, len(finding.warnings) - (FIRST_SCREEN - 2))
+        notes = FIRST_SCREEN - 2 - len(finding.next[:1])
+        return max(0, len(finding.warnings) - notes) + len(finding.next[1:])
     possible = finding.possible if _has_origin(finding) else finding.possible[1:]
     tried = (finding.confirmed_by, finding.contradicted_by)
     rest = (finding.evidence[1:], possible, *tried, finding.stack, finding.warnings)

@@ -18,10 +18,12 @@ from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from aoti_debug.runs.show.finding import finding_lines
 from tests import factories
 from tests.factories import JournalWriter, make_manifest, site
 
@@ -97,8 +99,11 @@ def test_where_nothing_was_seen_the_other_packages_are_named(tmp_path: Path) -> 
     ((other, inputs),) = found.others
     assert other == second.package
     assert torch.equal(torch.load(inputs)[0], torch.ones(2))
-    (sentence,) = triage_script._not_looked_into(found)
-    assert sentence.endswith(f"aoti-debug triage {word_of(other)} --inputs {word_of(inputs)}")
+    finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), found)
+    assert finding.warnings == ("1 other package of the script: not looked into",)
+    command = f"aoti-debug triage {word_of(other)} --inputs {word_of(inputs)}"
+    assert finding.next == (command,)
+    assert finding_lines(finding, 300)[-1] == f"  next     {command}"
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
 

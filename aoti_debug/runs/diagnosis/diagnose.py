@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from aoti_debug.base import wording
@@ -21,30 +22,13 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Role, Site
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.run_findings import headline
-from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof, Verdict
 from aoti_debug.runs.rundir.breadcrumbs import Crumb
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
-# CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
-# Any other code belongs to the call that returned it.
-ASYNCHRONOUS = {
-    214: "an uncorrectable ECC error was encountered",
-    220: "an uncorrectable NVLink error was encountered",
-    700: "an illegal memory access was encountered",
-    702: "the launch timed out",
-    709: "the context was destroyed",
-    710: "a device-side assert was triggered",
-    714: "a hardware stack error",
-    715: "an illegal instruction was encountered",
-    716: "a misaligned address",
-    717: "an operation on an address of the wrong space",
-    718: "an invalid program counter",
-    719: "an unspecified launch failure",
-    721: "the context is lost: a contained memory error",
-}
 CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
 DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
 
@@ -54,7 +38,7 @@ def diagnose(run: RunDir) -> Verdict | None:
     if not run.state.is_failure:
         return None
     case = _Case(run)
-    finding = case.device_error() or case.host_error()
+    finding = case.as_far_as_read(case.device_error() or case.host_error())
     return Verdict(
         what=finding.what,
         headline=headline(run, finding.what, finding.proof, finding.suspects, finding.why),
@@ -98,6 +82,21 @@ class _Case:
         self.signal = self.exit.signal or (self.died.signal if self.died is not None else "")
         calls = len(run.manifest.unrecognised)
         self.unparsed = f"{wording.pluralize(calls, 'call')} that the build did not parse" if calls else ""
+
+    def as_far_as_read(self, finding: _Finding) -> _Finding:
+        """The finding without a place, where the records that lead to it are not all that there were."""
+        journal = self.run.journal
+        if journal is None or not journal.is_incomplete or finding.fault is not None:
+            return finding
+        last = (
+            f"the last launch that can be read is {self.launches[-1].id}" if self.launches else "no launch can be read"
+        )
+        return replace(
+            finding,
+            proof=Proof.NONE,
+            suspects=(),
+            why=f"{last}; the journal is damaged or cut off: the launch that it happened in may be missing",
+        )
 
     # What the device did
 

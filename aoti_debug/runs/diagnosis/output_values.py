@@ -82,7 +82,7 @@ def has_gaps(run: RunDir) -> bool:
     if run.info.exit.is_cut_short or run.timeline.cut_short:
         return True
     journal = run.journal
-    if journal is not None and (journal.damaged_blocks or journal.header.blocks_reused):
+    if journal is not None and (journal.is_incomplete or journal.header.blocks_reused):
         return True
     stopped = (note.text for note in run.timeline.notes if note.code is NoteCode.RECORDING_STOPPED)
     return any(text.startswith(_ENDS_RECORDING) for text in stopped)

@@ -8,6 +8,24 @@ from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.timeline import Launch
 
+# CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
+# Any other code belongs to the call that returned it.
+ASYNCHRONOUS = {
+    214: "an uncorrectable ECC error was encountered",
+    220: "an uncorrectable NVLink error was encountered",
+    700: "an illegal memory access was encountered",
+    702: "the launch timed out",
+    709: "the context was destroyed",
+    710: "a device-side assert was triggered",
+    714: "a hardware stack error",
+    715: "an illegal instruction was encountered",
+    716: "a misaligned address",
+    717: "an operation on an address of the wrong space",
+    718: "an invalid program counter",
+    719: "an unspecified launch failure",
+    721: "the context is lost: a contained memory error",
+}
+
 
 class Proof(str, Enum):
     """The certainty of a verdict."""

@@ -208,6 +208,8 @@ def notes(run: RunDir) -> list[str]:
     journal = run.journal
     if journal is not None and journal.header.blocks_reused:
         sentences.append("the journal was full: its oldest launches were overwritten")
+    if journal is not None and journal.is_cut_off and not journal.damaged_blocks:
+        sentences.append("the journal is cut off: launches may be missing")
     if journal is not None and journal.damaged_blocks:
         damaged = wording.pluralize(journal.damaged_blocks, "block")
         sentences.append(f"{damaged} of the journal cannot be read to the end: launches are missing")

@@ -12,6 +12,7 @@ from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
+from aoti_debug.runs.show import overview
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.runs.diagnosis.judged_runs import (
@@ -307,3 +308,24 @@ def test_an_error_code_of_the_shim_is_no_error_of_the_device(tmp_path: Path) -> 
     assert verdict
     assert [launch.id for launch in verdict.suspects] == ["0.1"]
     assert "CUDA error" not in verdict.what
+
+
+def test_a_journal_that_is_cut_off_blames_no_launch(tmp_path: Path) -> None:
+    journal = JournalWriter()
+    journal.call_begin()
+    journal.launch_begin(0, 0, factories.tensor(2))
+    package = make_manifest(site("first", arg("x")))
+    path = run_directory(tmp_path, package, journal, exit=Exit(ExitKind.FAULT, "killed by SIGSEGV", signal="SIGSEGV"))
+    whole = diagnose(open_run(path))
+    assert whole is not None
+    assert (whole.proof, [launch.id for launch in whole.suspects]) == (Proof.CERTAIN, ["0.0"])
+    with (path / "journal.bin").open("r+b") as file:
+        file.truncate(1000)  # within the block, behind its last record
+    verdict = diagnose(open_run(path))
+    assert verdict is not None
+    assert (verdict.proof, verdict.suspects) == (Proof.NONE, ())
+    assert verdict.why == (
+        "the last launch that can be read is 0.0; "
+        "the journal is damaged or cut off: the launch that it happened in may be missing"
+    )
+    assert overview.notes(open_run(path)) == ["the journal is cut off: launches may be missing"]

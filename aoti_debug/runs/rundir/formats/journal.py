@@ -45,11 +45,13 @@ class Journal:
 
     Attributes:
         index: of the records that were there when it was read.
+        is_cut_off: the file ends within a block, as only a copy does.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.header, self._block_bytes = _read_header(path, file)
         self.index = JournalIndex()
+        self.is_cut_off = (file.seek(0, os.SEEK_END) - abi.JOURNAL_HEADER.size) % self._block_bytes != 0
         self._path = path
         self._layouts = Layouts()
         self._blocks: dict[int, JournalBlock] = {}  # some of them, by place
@@ -69,6 +71,11 @@ class Journal:
         self.index.finish()
         if len(self._blocks) == len(self._known):
             self._close()
+
+    @property
+    def is_incomplete(self) -> bool:
+        """True if records are missing that the process had written: a block is damaged, or the file ends within one."""
+        return bool(self.damaged_blocks) or self.is_cut_off
 
     @property
     def damaged_blocks(self) -> int:

@@ -14,10 +14,11 @@ from pathlib import Path
 from aoti_debug.app.execute.execute import ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import FailedCall
 from aoti_debug.base import wording
-from aoti_debug.base.errors import TargetError
+from aoti_debug.base.errors import ArtifactError, TargetError
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
+from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
@@ -108,7 +109,7 @@ def _hint(script: UserScript, began: float) -> str:
         began: when the script was started, as of `time.monotonic`.
     """
     since = time.time() - (time.monotonic() - began)
-    times = {path.name: path.stat().st_mtime for path in Path.cwd().glob("*.pt2") if path.is_file()}
+    times = {path.name: path.stat().st_mtime for path in Path.cwd().glob("*.pt2") if _is_model(path)}
     written = [name for name in sorted(times, key=lambda name: times[name]) if times[name] >= since]
     if not written:
         if script.torch_compile:
@@ -128,6 +129,15 @@ def _with_other_packages(finding: Finding, failed: FailedCall) -> Finding:
     ]
     note = f"{wording.pluralize(len(commands), 'other package')} of the script: not looked into"
     return replace(finding, warnings=(note, *finding.warnings), next=(*finding.next, *commands))
+
+
+def _is_model(path: Path) -> bool:
+    """False for a file that torch left behind when it could not save the program."""
+    try:
+        archive.inspect(path)
+    except ArtifactError:
+        return False
+    return True
 
 
 def _outcome(executed: ExecutedScript) -> str:

@@ -250,6 +250,13 @@ def test_a_script_that_writes_a_program_and_calls_none(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.pt2").touch()
     os.utime(tmp_path / "old.pt2", (1e9, 1e9))
-    Path("export.py").write_text("open('my model.pt2', 'w').close()\n")
+    lines = (
+        "import zipfile",
+        "with zipfile.ZipFile('my model.pt2', 'w') as saved:",
+        "    saved.writestr('my model/models/model.json', '{}')",
+        "with zipfile.ZipFile('not saved.pt2', 'w') as saved:",
+        "    saved.writestr('not saved/archive_format', 'pt2')",
+    )
+    Path("export.py").write_text("\n".join(lines))
     assert main.run(["triage", "export.py"]) == 5
     assert "hint: it wrote my model.pt2, and called none: aoti-debug triage 'my model.pt2'" in capfd.readouterr().err

@@ -68,6 +68,9 @@ copy_tests(AOTInductorTestsTemplate, Cpu, "cuda", {"test_once": TestFailure(("cu
 """
 
 
+COMPILE_AND_PACKAGE = torch._inductor.aoti_compile_and_package
+
+
 class Taking:
     """Stands in for torch: each call returns a text."""
 
@@ -76,6 +79,7 @@ class Taking:
 
     def __call__(self, case: Case) -> Compiled:
         self.cases.append(case)
+        assert torch._inductor.aoti_compile_and_package is COMPILE_AND_PACKAGE
         return Compiled(Path("plain.pt2"), [f"of {inputs[0].numel()}" for inputs in case.inputs])
 
 

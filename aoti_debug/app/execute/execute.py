@@ -290,16 +290,17 @@ def _finished_child(folder: Path, info: RunInfo, path: Path, script: Report) -> 
 
     Args:
         path: the run directory of the script.
-        script: how that ended; if it was killed, a process that was in a call was killed with it.
+        script: how that ended; if it was killed, a process that was in a call, and had not crashed, was killed with it.
     """
     report = Report(Stopwatch("read"), stage=RunStage.CALL, error=_kept_error(error_file(path, info.pid)))
     info = _with_settings(info, path)
     if report.error is not None:
         return runner.finish(folder, replace(info, exit=runner.exit_of(report)))
-    if script.kill_reason and any(not call.ended for call in run_directory.open_run(folder).timeline.calls):
-        return runner.finish(folder, replace(info, exit=runner.exit_of(script)))
     breadcrumbs.preserve(folder)
     crash_stacks.preserve(folder)
+    is_open = any(not call.ended for call in run_directory.open_run(folder).timeline.calls)
+    if script.kill_reason and is_open and not _has_crashed(folder):
+        return runner.finish(folder, replace(info, exit=runner.exit_of(script)))
     run_json.write(info, folder)
     ended = DiagnosedRun(run_directory.open_run(folder))
     if not _ended_between_launches(ended):
@@ -312,13 +313,17 @@ def _ended_between_launches(ended: DiagnosedRun) -> bool:
     """True for a process that was ended between launches, or ended itself, as those of a pool do: no model failed."""
     if ended.run.state is not ExitKind.ABORTED or ended.verdict is None or ended.verdict.suspects:
         return False
-    if any(not call.ended for call in ended.run.timeline.calls):
-        return False
-    from aoti_debug.runs.diagnosis.diagnose import DEATHS  # the verdict has imported it
+    return all(call.ended for call in ended.run.timeline.calls) and not _has_crashed(ended.run.path)
 
-    stacks = crash_stacks.read(ended.run.path)
-    died = None if stacks is None else stacks.died
-    return died is None or died.signal not in DEATHS
+
+def _has_crashed(folder: Path) -> bool:
+    """True if the stacks of a process that has ended show a crash."""
+    stacks = crash_stacks.read(folder)
+    if stacks is None or stacks.died is None:
+        return False
+    from aoti_debug.runs.diagnosis.diagnose import DEATHS  # the verdict on a crash imports it
+
+    return stacks.died.signal in DEATHS
 
 
 def _with_settings(info: RunInfo, path: Path) -> RunInfo:

@@ -126,3 +126,20 @@ def test_a_process_that_a_script_has_started_and_ended(
     found = execute._finished_child(path, info, tmp_path, Report(Stopwatch("read")))
     assert (found.verdict is not None) == is_fault
     assert run_directory.open_run(path).state is (ExitKind.ABORTED if is_fault else ExitKind.CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("write", "signal", "state"),
+    [
+        (in_a_launch, "", ExitKind.TIMEOUT),
+        (in_a_launch, "SIGSEGV", ExitKind.ABORTED),
+        (returned, "", ExitKind.CLEAN),
+    ],
+)
+def test_a_process_that_had_crashed_before_its_script_was_killed_does_not_hang(
+    tmp_path: Path, write: Write, signal: str, state: ExitKind
+) -> None:
+    path = ended(tmp_path, write, signal=signal).run.path
+    killed = Report(Stopwatch("read"), kill_reason="no progress for 60 s")
+    execute._finished_child(path, run_directory.open_run(path).info, tmp_path, killed)
+    assert run_directory.open_run(path).state is state

@@ -103,7 +103,7 @@ def triage_failed_call(
 
 
 def _hint(script: UserScript, began: float) -> str:
-    """The command for the newest program or package that the script has written into this folder; else what else helps.
+    """The command for the newest program or package that was written into this folder meanwhile; else what else helps.
 
     Args:
         began: when the script was started, as of `time.monotonic`.
@@ -113,10 +113,10 @@ def _hint(script: UserScript, began: float) -> str:
     written = [name for name in sorted(times, key=lambda name: times[name]) if times[name] >= since]
     if not written:
         if script.torch_compile:
-            return "what it wrote to stderr says why"
+            return "what it wrote to stderr may say why"
         command = shlex.join(["aoti-debug", "triage", "--torch-compile", *script.words])
-        return f"if it uses torch.compile: {command}; otherwise what it wrote to stderr says why"
-    return f"it wrote {written[-1]}, and called none: aoti-debug triage {shlex.quote(written[-1])}"
+        return f"if it uses torch.compile: {command}; otherwise what it wrote to stderr may say why"
+    return f"{written[-1]} was written meanwhile: aoti-debug triage {shlex.quote(written[-1])}"
 
 
 def _with_other_packages(finding: Finding, failed: FailedCall) -> Finding:

@@ -207,7 +207,8 @@ def invariance(options: InvarianceOptions, listener: StepListener | None = None)
     """Runs a sample alone and among others.
 
     Raises:
-        UsageError: an option is wrong, the model has no such size, or does not end well.
+        ModelFaultError: the model does not end well.
+        UsageError: an option is wrong, or the model has no such size.
         ArtifactError: the model or its inputs are not what they should be.
         ToolchainError, TargetError: the model could not be built or started.
         RunDirError: a run cannot be read.

@@ -153,7 +153,8 @@ def precision(options: PrecisionOptions, listener: StepListener | None = None) -
     """Rounds each part of a model alone, then several at once.
 
     Raises:
-        UsageError: an option is wrong, the model is not trusted or does not end well, or nothing in it can be rounded.
+        ModelFaultError: the model does not end well, as it is or rounded.
+        UsageError: an option is wrong, the model is not trusted, or nothing in it can be rounded.
         ArtifactError, ToolchainError: the model cannot be built, or was built by an earlier version.
         TargetError: the model cannot be started, or returns no tensor.
         RunDirError: a run cannot be read or repeated.

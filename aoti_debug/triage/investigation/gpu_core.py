@@ -194,9 +194,10 @@ def _source_line(core: GpuCore, kernels: tuple[Kernel, ...]) -> str:
 def _notes(core: GpuCore, manifest: Manifest | None, sites: tuple[Site, ...]) -> list[str]:
     if manifest is None:
         return ["the package is not known, which would name the launch: --package"]
+    if not core.kernel:
+        return ["cuda-gdb does not show the kernel's name, which would tell the launch"]
     if not sites:
-        name = core.kernel or "the kernel"
-        return [f"{name} is no generated kernel of the package: a library may have launched it, or other code"]
+        return [f"{core.kernel} is no generated kernel of the package: a library may have launched it, or other code"]
     return [
         "a GPU's core dump has no list of launches: the arguments are not known; the instrumented package writes them "
         "down in a process with AOTI_DEBUG_LEVEL=3"

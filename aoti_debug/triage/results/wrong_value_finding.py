@@ -183,8 +183,8 @@ def _random_notes(comparison: Comparison) -> tuple[str, ...]:
         return ()
     draw = "draws" if len(drawing) == 1 else "draw"
     return (
-        f"{wording.join_truncated(drawing, MAX_NAMED)} {draw} random numbers, others in each call and in eager: "
-        "what was compared began with those of this run",
+        f"{wording.join_truncated(drawing, MAX_NAMED)} {draw} random numbers, which may be others in each call and in "
+        "eager: the comparison took those of this run",
     )
 
 

@@ -259,4 +259,4 @@ def test_a_script_that_writes_a_program_and_calls_none(
     )
     Path("export.py").write_text("\n".join(lines))
     assert main.run(["triage", "export.py"]) == 5
-    assert "hint: it wrote my model.pt2, and called none: aoti-debug triage 'my model.pt2'" in capfd.readouterr().err
+    assert "hint: my model.pt2 was written meanwhile: aoti-debug triage 'my model.pt2'" in capfd.readouterr().err

@@ -103,6 +103,8 @@ def test_a_kernel_of_a_library_is_blamed_on_no_launch() -> None:
     found = gpu_core.finding_of(replace(core(), kernel="ampere_sgemm"), package(kernels=(lookup("lookup_kernel_0"),)))
     assert found.what == "invalid memory access on the GPU in ampere_sgemm"
     assert "ampere_sgemm is no generated kernel of the package" in found.warnings[0]
+    unnamed = gpu_core.finding_of(replace(core(), kernel=""), package(kernels=(lookup("lookup_kernel_0"),)))
+    assert unnamed.warnings == ("cuda-gdb does not show the kernel's name, which would tell the launch",)
 
 
 def test_the_source_is_shown_only_if_the_package_has_it(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def outcome_lines(executed: ExecutedScript, columns: int, *, is_compiling: bool 
     if result is None:
         if executed.killed:
             return terminal_cells.wrapped(
-                f"HANG the script did not end: {executed.killed}; no package was called", columns
+                f"HANG the script did not end: {executed.killed}; nothing was recorded", columns
             )
         note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
         graphs = "" if is_compiling else "; graphs of torch.compile are recorded with --torch-compile"

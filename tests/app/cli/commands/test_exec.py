@@ -366,7 +366,7 @@ def test_a_script_that_calls_nothing_is_killed_in_time(tmp_path: Path) -> None:
     (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(600)\n")
     killed = executed(tmp_path, "--timeout", "0.5", "sleeps.py")
     assert killed.returncode == 1
-    assert "HANG the script did not end: it was killed after 0.5 s; no package was called" in killed.stderr
+    assert "HANG the script did not end: it was killed after 0.5 s; nothing was recorded" in killed.stderr
 
 
 def test_json_without_a_run_and_where_it_cannot_be_written(tmp_path: Path) -> None:

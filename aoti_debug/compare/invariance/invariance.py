@@ -36,6 +36,7 @@ from aoti_debug.compare.invariance.varied_inputs import (
     bounds_error,
     inputs_of,
     masks_of,
+    require_masks,
     require_sample,
     varied_size,
 )
@@ -250,6 +251,8 @@ class _Samples:
             )
         self._given = self._inputs(artifact)
         require_sample(self._given, self._varied, self._sample)
+        if options.others is Others.MASKED:
+            require_masks(self._given, self._varied)
 
     def _inputs(self, package: Artifact) -> Inputs:
         signature = input_files.read_signature(package)

@@ -173,6 +173,19 @@ def masks_of(given: Inputs, varied: VariedSize) -> frozenset[int]:
     return masks if masks != positions else frozenset()
 
 
+def require_masks(given: Inputs, varied: VariedSize) -> None:
+    """Checks that there are masks among the inputs.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if not masks_of(given, varied):
+        raise UsageError(
+            f"no input along {varied.text} is a mask: none holds 0 and 1 only, beside others that hold more",
+            hint="--others drawn draws elements for all inputs",
+        )
+
+
 def require_sample(given: Inputs, varied: VariedSize, sample: range) -> None:
     """Checks that the inputs hold the sample.
 

@@ -11,6 +11,7 @@ from aoti_debug.compare.invariance.varied_inputs import (
     bounds_error,
     inputs_of,
     masks_of,
+    require_masks,
     require_sample,
     varied_size,
 )
@@ -107,6 +108,9 @@ def test_masks_stay_zero_among_masked_elements() -> None:
 def test_inputs_that_all_hold_0_and_1_are_no_masks() -> None:
     inputs = Inputs((torch.zeros(4, 3, dtype=torch.long), torch.ones(4, 3, 3), 2), {})
     assert masks_of(inputs, varied("length")) == frozenset()
+    with pytest.raises(UsageError, match=r"is a mask: none holds 0 and 1 only") as raised:
+        require_masks(inputs, varied("length"))
+    assert raised.value.hint == "--others drawn draws elements for all inputs"
 
 
 def test_the_order_of_strides_is_kept() -> None:

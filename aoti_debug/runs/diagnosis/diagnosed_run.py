@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -109,12 +108,13 @@ def require_end(run: RunDir, model: Path, name: str = "") -> None:
     """
     if run.state is ExitKind.CLEAN:
         return
+    from aoti_debug.runs.diagnosis import suggested_commands  # most runs end well
+
     verdict = DiagnosedRun(run).verdict
     what = wording.first_line(run.info.exit.detail) or run.state.value
     if verdict is not None:
         what = verdict.headline if verdict.launch is None else f"{verdict.launch.id}: {verdict.headline}"
     which = f" ({name})" if name else ""
     package = model if model.suffix == ".pt2" else run.package
-    looked_at = f"aoti-debug show --run {shlex.quote(str(run.path))}"
-    triage = f"aoti-debug triage {shlex.quote(str(package))} says why" if package is not None else looked_at
-    raise ModelFaultError(f"{model.name} does not end well{which}: {what}", hint=triage)
+    command = suggested_commands.show(run) if package is None else suggested_commands.triage(run, package)
+    raise ModelFaultError(f"{model.name} does not end well{which}: {what}", hint=command)

@@ -48,14 +48,18 @@ def repro(run: RunDir, launch: Launch) -> str:
 
 def why_nonfinite(run: RunDir) -> tuple[str, ...]:
     """The commands that say why outputs are not finite: a triage of the package with the inputs of the run."""
-    info = run.info
-    if run.package is None or info.host == EMBEDDED or not run.is_made_here:
+    if run.package is None or run.info.host == EMBEDDED or not run.is_made_here:
         return (show(run),)
-    words = ["aoti-debug", "triage", word_of(run.package)]
+    return (triage(run, run.package),)
+
+
+def triage(run: RunDir, model: Path) -> str:
+    """The command that triages a model with the inputs, the modules and the libraries of a run."""
+    words = ["aoti-debug", "triage", word_of(model)]
     words += ["--inputs", word_of(run.inputs)] if run.inputs is not None else []
-    words += [word for module in info.imports for word in ("--import", module)]
-    words += [word for path in info.libraries for word in ("--load-library", path)]
-    return (shlex.join(words),)
+    words += [word for module in run.info.imports for word in ("--import", module)]
+    words += [word for path in run.info.libraries for word in ("--load-library", path)]
+    return shlex.join(words)
 
 
 def show(run: RunDir, subject: str = "") -> str:

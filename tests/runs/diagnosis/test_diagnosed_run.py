@@ -32,7 +32,11 @@ def test_a_command_that_needs_the_end_names_the_launch_and_the_triage(tmp_path: 
         require_end(opened, Path("a b/m.pt2"), "alone")
     assert str(raised.value).startswith(f"m.pt2 does not end well (alone): {what}")
     assert "\n" not in str(raised.value)
-    assert (raised.value.exit_code, raised.value.hint) == (1, "aoti-debug triage 'a b/m.pt2' says why")
+    assert (raised.value.exit_code, raised.value.hint) == (1, "aoti-debug triage 'a b/m.pt2'")
+    (opened.path / "inputs.pt").touch()
+    with pytest.raises(ModelFaultError) as raised:
+        require_end(opened, Path("m.pt2"))
+    assert raised.value.hint == f"aoti-debug triage m.pt2 --inputs {opened.path}/inputs.pt"
     with pytest.raises(ModelFaultError) as raised:
         require_end(opened, opened.path)
     assert raised.value.hint == f"aoti-debug show --run {opened.path}"  # its package is gone

@@ -75,4 +75,4 @@ def test_another_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ModelFaultError, match=r"^model\.pt2 does not end well: 0\.1: invalid memory access in "
     ) as raised:
         profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None), MODEL)
-    assert (raised.value.exit_code, raised.value.hint) == (1, "aoti-debug triage m/model.pt2 says why")
+    assert (raised.value.exit_code, raised.value.hint) == (1, "aoti-debug triage m/model.pt2")

@@ -239,7 +239,8 @@ _MAX_FRESH = 8  # operators that are tried, in one call of the program each
 def undefined_results(source: ExportedSource, called: Program) -> Iterator[UndefinedResult]:
     """Yields the operators that do what the graph does not say: overwrite arguments, or leave memory unwritten.
 
-    Memory is unwritten where outputs of a call change with what is in it before.
+    Memory is unwritten where outputs of a call change with what is in it before. An operator is passed over where the
+    program cannot be called with such numbers: others may refuse them.
 
     Args:
         called: the program, after its calls in eager.
@@ -253,10 +254,11 @@ def undefined_results(source: ExportedSource, called: Program) -> Iterator[Undef
         return
     usual = dict.fromkeys(fresh, 0)
     first, second = (_returned(source, usual) for _ in range(2))
-    if _different(first, second):  # something else makes it different each time
+    if first is None or second is None or _different(first, second):  # something else makes it different each time
         return
     for name in fresh:
-        outputs = _different(first, _returned(source, usual | {name: 1}))
+        other = _returned(source, usual | {name: 1})
+        outputs = () if other is None else _different(first, other)
         if outputs:
             seen = "gives memory that is read before it is written: with other numbers in it, in eager, "
             yield UndefinedResult(name, f"{seen}{_outputs_text(outputs)} changes", outputs)
@@ -267,12 +269,15 @@ def _outputs_text(outputs: Sequence[int]) -> str:
     return f"output {numbers}" if len(outputs) == 1 else f"each of the outputs {numbers}"
 
 
-def _returned(source: ExportedSource, fills: Mapping[str, int]) -> Sequence[Any]:
-    """What the program returns in its first call, with fresh memory filled so."""
+def _returned(source: ExportedSource, fills: Mapping[str, int]) -> Sequence[Any] | None:
+    """What the program returns in its first call, with fresh memory filled so; None where an operator refuses that."""
     program = source.program(Arithmetic.EAGER)
     assert isinstance(program, ExportedCalls)
     program.fills = fills
-    return program.call()
+    try:
+        return program.call()
+    except NotEvaluableError:
+        return None
 
 
 def _different(first: Sequence[Any], second: Sequence[Any]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ $ aoti-debug invariance batch.pt2
   buf4     … of 256 elements of the sample differ, at most … ULP
   read     buf3 [1, 512] and [4, 512]: the same bits of the sample
   known    aten.addmm.out is a routine of a library: it may choose its algorithm by the sizes
-works: sizes from 4 on (fill smaller ones up): the same bits at size 4, place 0; size 16, place 0; …
+works: sizes from 4 to 16 (fill smaller ones up): the same bits at size 4, place 0; size 16, place 0; …
 VARIES from 0.1 aoti_torch_cpu_addmm_out on
 """
 

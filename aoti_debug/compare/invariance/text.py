@@ -150,7 +150,7 @@ def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
         least = min(run.surroundings.size for run in enough)
         runs = "; ".join(run.surroundings.text for run in enough)
         most = max(run.surroundings.size for run in enough)
-        sizes = f"the size {least} for all" if least == most else f"sizes from {least} on"
+        sizes = f"the size {least} for all" if least == most else f"sizes from {least} to {most}"
         yield f"works: {sizes} (fill smaller ones up): the same bits at {runs}"
         if padding is not None:
             yield f"  time     {price_text(padding)}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.compare.bisect.equal_result import price_text
@@ -43,3 +44,12 @@ def test_what_people_and_programs_read(tmp_path: Path) -> None:
     assert [fix["works"] for fix in data["fixes"]] == [False, False, True]
     assert [fix["module"] for fix in data["fixes"]] == [None, "remedies/keep_bits_2.py", None]
     assert document(made(tmp_path / "c", [double]))["is_invariant"] is True
+
+
+def test_the_sizes_that_work_end_with_the_largest_that_was_run(tmp_path: Path) -> None:
+    found = made(tmp_path, [double, by_size, double], operator="aten.addmm.out")
+    first, last = found.runs
+    larger = replace(last, surroundings=replace(last.surroundings, size=16))
+    lines = invariance_lines(replace(found, runs=(first, larger), equal_runs=((first, larger),)))
+    same = "the same bits at size 4, place 0; size 16, place 3"
+    assert f"works: sizes from 4 to 16 (fill smaller ones up): {same}" in lines

@@ -17,7 +17,6 @@ OF_REPROS = {"--debugger"}  # options of the scripts that `repro` writes
 OF_HELP = {"metavar", "help", "cls", "epilog"}  # keywords of click
 UNKNOWN = {  # file, placeholder: why no name is known there
     ("app/cli/commands/triage.py", "MODEL.pt2"): "a kind of argument, which the command line lacks",
-    ("app/execute/triage_script.py", "MODEL.pt2"): "a script has called no package",
     ("compare/compare.py", "PROGRAM.pt2"): "the program of a compiled package was not given",
     ("compare/comparison.py", "PROGRAM.pt2"): "the program of a package was not given",
     ("compare/text.py", "PROGRAM.pt2"): "the program of a compiled package was not given",

@@ -135,10 +135,13 @@ def differs(comparison: Comparison) -> Finding:
 def _with_undefined(
     comparison: Comparison, where: Place | None, origin: Place | None
 ) -> tuple[Place | None, Place | None]:
-    """The place and the origin; those of the first operator that does what its graph does not say, if there is one."""
-    if not comparison.undefined:
+    """The place and the origin; those of the first operator that does what its graph does not say, if there is one.
+
+    One that was only seen to do so, and not to change outputs, takes no place that was measured.
+    """
+    first = next((operator for operator in comparison.undefined if operator.outputs or where is None), None)
+    if first is None:
         return where, origin
-    first = comparison.undefined[0]
     return Place(operator=first.operator, frame=first.line), None
 
 

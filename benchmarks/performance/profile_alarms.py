@@ -100,7 +100,7 @@ def _with_wait(match: re.Match[str]) -> str:
 
 def _kernels(options: RunOptions) -> list[str]:
     """The generated kernels that are launched once in a call and take long enough, the longest first."""
-    run = run_to_the_end(options)
+    run = run_to_the_end(options, options.package)
     last = [launch for launch in run.launches if launch.key.call == run.info.all_calls - 1]
     times = {x.kernel: (x.end_ns or 0) - x.begin_ns for x in last if x.site.kind is Kind.CPP}
     names = [x.kernel for x in last]
@@ -109,7 +109,7 @@ def _kernels(options: RunOptions) -> list[str]:
 
 
 def _alarms(options: RunOptions, number: int) -> int:
-    found = _changed(compare_with(options.package, options, options, Steps(None)))
+    found = _changed(compare_with(options.package, options.package, options, options, Steps(None)))
     for change in found:
         print(f"alarm in comparison {number}: {_told(change)}", flush=True)
     return len(found)
@@ -118,7 +118,7 @@ def _alarms(options: RunOptions, number: int) -> int:
 def _slowed(options: RunOptions, kernel: str, percent: float) -> tuple[int, int]:
     """1 if the slowed kernel was found, and the number of other launches that were said to have changed."""
     slow = replace(options, environment={**options.environment, VARIABLE: f"{kernel}:{percent}"})
-    changes = compare_with(options.package, options, slow, Steps(None))
+    changes = compare_with(options.package, options.package, options, slow, Steps(None))
     found = [change for change in _changed(changes) if change.group is not None]
     named = [change for change in found if kernel in _names(change) and change.verdict is ChangeVerdict.SLOWER]
     for change in changes.launches:

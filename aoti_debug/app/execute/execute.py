@@ -107,7 +107,8 @@ def execute(
         raise TargetError(f"Python cannot be started: {error.strerror}") from error
     info = replace(info, pid=process.pid)
     run_json.write(info, path)
-    report = process.watch(_LatestLinker(observer, path), Limits(options.timeout, options.stall), stopwatch)
+    limits = Limits(options.timeout, options.stall, options.stall if chooses_call else None)
+    report = process.watch(_LatestLinker(observer, path), limits, stopwatch)
     report.error = _kept_error(error_file(path, info.pid))
     stopwatch.next("read")
     shutil.rmtree(weights, ignore_errors=True)
@@ -357,6 +358,9 @@ def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
         return _finished_child(path, replace(info, pid=process), path, report)
     ended = _exit(report)
     is_open = any(launch.status is LaunchStatus.OPEN for launch in opened.launches)
+    is_idle = opened.manifest.device == "cpu" and all(call.ended for call in opened.timeline.calls)
+    if report.kill_reason and is_idle and not is_open:  # another package, or process, was in a call
+        ended = Exit(ExitKind.CLEAN, f"between launches: the script was killed: {report.kill_reason}")
     if report.returncode > 0 and is_open:
         ended = replace(runner.exit_of(report), unix_time=report.unix_time)
     return runner.finish(path, _with_settings(replace(info, exit=ended), path))

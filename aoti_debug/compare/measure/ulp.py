@@ -69,6 +69,8 @@ def are_finite(values: torch.Tensor) -> bool:
 
 def misplaced(first: torch.Tensor, second: torch.Tensor) -> int:
     """The number of elements that are NaN or infinite in one of two tensors, and not the same in the other."""
+    if first.is_floating_point() and first.element_size() == 1:  # torch has no isfinite for float8
+        first, second = first.float(), second.float()
     alike = (first == second) | (first.isnan() & second.isnan()) | (first.isfinite() & second.isfinite())
     return int((~alike).sum())
 

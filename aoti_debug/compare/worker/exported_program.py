@@ -270,13 +270,16 @@ def _outputs_text(outputs: Sequence[int]) -> str:
 
 
 def _returned(source: ExportedSource, fills: Mapping[str, int]) -> Sequence[Any] | None:
-    """What the program returns in its first call, with fresh memory filled so; None where an operator refuses that."""
+    """What the program returns in its first call, with fresh memory filled so.
+
+    None where an operator refuses that, a dtype cannot be filled, or there is no memory for one more call.
+    """
     program = source.program(Arithmetic.EAGER)
     assert isinstance(program, ExportedCalls)
     program.fills = fills
     try:
         return program.call()
-    except NotEvaluableError:
+    except (NotEvaluableError, RuntimeError):
         return None
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.runs.rundir import breadcrumbs
 from aoti_debug.runs.rundir.formats import journal_end
@@ -64,10 +65,13 @@ class Limits:
         timeout: seconds from the beginning of loading.
         stall: seconds in which no launch begins, ends on the host, or completes on the device; counted once the model
             is called.
+        after_crash: of a script, the same seconds after a process that it had started died in a call: who waits for it
+            may wait for ever. A server need not.
     """
 
     timeout: float | None = None
     stall: float | None = None
+    after_crash: float | None = None
 
 
 class Watchdog:
@@ -107,18 +111,22 @@ class ScriptWatchdog:
     """Checks the process of a script against its limits: the time limit from its beginning, progress within calls."""
 
     def __init__(self, limits: Limits, run: Path) -> None:
-        self._limits = limits
         self._run = run
         self._watchdog = Watchdog(limits, run)
+        self._after_crash = Watchdog(Limits(stall=limits.after_crash), run)
+        self._patience = [seconds for seconds in (limits.stall, limits.after_crash) if seconds is not None]
         self._next_poll = 0.0
-        self._stage = RunStage.LOAD
+        self._callers: Mapping[int, bool] = {}
 
     def exceeded_limit(self) -> str:
         """The reason to kill the script now; "" if it exceeds no limit."""
-        if self._limits.stall is not None and time.monotonic() >= self._next_poll:
-            self._next_poll = time.monotonic() + min(_POLL_INTERVAL, self._limits.stall / 4)
-            self._stage = RunStage.CALL if has_open_call(self._run) else RunStage.LOAD
-        return self._watchdog.exceeded_limit(self._stage)
+        if self._patience and time.monotonic() >= self._next_poll:
+            self._next_poll = time.monotonic() + min(_POLL_INTERVAL, min(self._patience) / 4)
+            self._callers = callers(self._run)
+        alive = self._callers.values()
+        of_living = RunStage.CALL if any(alive) else RunStage.LOAD
+        of_dead = RunStage.LOAD if all(alive) else RunStage.CALL
+        return self._watchdog.exceeded_limit(of_living) or self._after_crash.exceeded_limit(of_dead)
 
 
 def progress(run: Path) -> object:
@@ -128,10 +136,15 @@ def progress(run: Path) -> object:
     return journals, tuple(_bytes(folder / breadcrumbs.NAME) for folder in folders)
 
 
-def has_open_call(run: Path) -> bool:
-    """True if a thread of a process that records in a run directory is in a call of a model."""
-    blocks = (journal_end.newest_blocks(folder / _JOURNAL).values() for folder in _recorded_in(run))
-    return any(journal_end.has_open_call(block) for found in blocks for _, block in found)
+def callers(run: Path) -> dict[int, bool]:
+    """The processes that record in a run directory and are in a call of a model; False for one that died in it."""
+    found = {}
+    for folder in _recorded_in(run):
+        process = journal_end.process_of(folder / _JOURNAL)
+        blocks = journal_end.newest_blocks(folder / _JOURNAL).values()
+        if process is not None and any(journal_end.has_open_call(block) for _, block in blocks):
+            found[process] = stamped_directories.is_running_since(process, time.time())
+    return found
 
 
 def _recorded_in(run: Path) -> list[Path]:

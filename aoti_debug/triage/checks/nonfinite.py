@@ -71,14 +71,20 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
 
 
 def _of_unwritten(finding: Finding, comparison: Comparison) -> Finding:
-    """The finding, where outputs depend on memory that the program does not write: with what gives it as its origin."""
+    """The finding, where outputs depend on memory that the program does not write.
+
+    What gives the memory is the origin if every output that is NaN or infinite otherwise than in eager depends on it.
+    """
     unwritten = [operator for operator in comparison.undefined if operator.outputs]
     if not unwritten:
         return finding
+    seen = tuple(operator.text for operator in unwritten)
+    other = {error.index for error in comparison.outputs if error.misplaced}
+    if not other or not other <= {number for operator in unwritten for number in operator.outputs}:
+        return replace(finding, evidence=(*finding.evidence, *seen))
     what = f"your program reads memory that it does not write: {finding.what}"
     origin = Place(operator=unwritten[0].operator, frame=unwritten[0].line)
-    evidence = (*(operator.text for operator in unwritten), *finding.evidence)
-    return replace(finding, what=what, evidence=evidence, origin=origin, possible=(), chain=())
+    return replace(finding, what=what, evidence=(*seen, *finding.evidence), origin=origin, possible=(), chain=())
 
 
 def _behind(found: Outcome, nonfinite_input: Finding) -> Outcome:

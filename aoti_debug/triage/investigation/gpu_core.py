@@ -6,6 +6,7 @@ The driver writes one if CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 is set (CUDA-GDB ma
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from itertools import chain
 from pathlib import Path
@@ -44,6 +45,8 @@ _ACCESSES = {
     "STS": "a store to shared memory",
     "RED": "an atomic operation",
     "ATOM": "an atomic operation",
+    "ATOMG": "an atomic operation on global memory",
+    "ATOMS": "an atomic operation on shared memory",
 }
 
 
@@ -83,7 +86,7 @@ def read(path: Path) -> GpuCore:
             f"cuda-gdb was not found; it reads {path}, a core dump of a GPU",
             hint="it comes with the CUDA toolkit: set CUDA_HOME to its directory, or read the file where there is one",
         )
-    by_hand = f"cuda-gdb -ex 'target cudacore {path}'"
+    by_hand = shlex.join(["cuda-gdb", "-ex", f"target cudacore {path}"])
     commands = (f"target cudacore {path}", *_COMMANDS)
     words = [str(debugger), "-nx", "-batch", *chain.from_iterable(("-ex", command) for command in commands)]
     try:
@@ -176,7 +179,8 @@ def _evidence(core: GpuCore, kernels: tuple[Kernel, ...]) -> list[str]:
     if core.grid:
         found.append(f"the grid is ({core.grid}), its blocks have ({core.block_size}) threads")
     if core.instruction:
-        kind = next((words for start, words in _ACCESSES.items() if core.instruction.startswith(start)), "")
+        word = next(word for word in core.instruction.split() if not word.startswith("@"))  # that is a predicate
+        kind = _ACCESSES.get(word.partition(".")[0], "")
         found.append(f"the instruction is {core.instruction}" + (f", {kind}" if kind else ""))
     return found
 

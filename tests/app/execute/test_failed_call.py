@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -143,3 +143,16 @@ def test_a_process_that_had_crashed_before_its_script_was_killed_does_not_hang(
     killed = Report(Stopwatch("read"), kill_reason="no progress for 60 s")
     execute._finished_child(path, run_directory.open_run(path).info, tmp_path, killed)
     assert run_directory.open_run(path).state is state
+
+
+@pytest.mark.parametrize(("write", "state"), [(in_a_launch, ExitKind.TIMEOUT), (returned, ExitKind.CLEAN)])
+def test_a_package_that_was_in_no_call_when_the_script_was_killed_does_not_hang(
+    tmp_path: Path, write: Write, state: ExitKind
+) -> None:
+    opened = ended(tmp_path, write).run
+    assert opened.journal is not None
+    info = replace(opened.info, pid=opened.journal.header.pid)
+    killed = Report(Stopwatch("read"), kill_reason="no progress for 60 s", returncode=-9)
+    found = execute._finished(opened.path, info, killed)
+    assert found.run.state is state
+    assert (found.verdict is not None) == (state is ExitKind.TIMEOUT)

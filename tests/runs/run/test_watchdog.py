@@ -15,7 +15,7 @@ from aoti_debug.base import abi
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.runs.run import watchdog
-from aoti_debug.runs.run.watchdog import Limits, ScriptWatchdog, Watchdog, has_open_call, progress
+from aoti_debug.runs.run.watchdog import Limits, ScriptWatchdog, Watchdog, callers, progress
 from aoti_debug.runs.rundir import breadcrumbs
 from aoti_debug.runs.rundir.run_json import RunStage
 from tests import factories
@@ -168,7 +168,7 @@ def test_without_limits_there_is_no_end(tmp_path: Path, clock: Clock) -> None:
 
 def test_a_script_stalls_in_calls_alone(tmp_path: Path, clock: Clock) -> None:
     patience = ScriptWatchdog(Limits(stall=30), tmp_path)
-    writer = JournalWriter()
+    writer = JournalWriter(pid=os.getpid())
     for call in range(3):
         assert patience.exceeded_limit() == ""  # it loads, or waits for requests
         clock += 100
@@ -189,6 +189,34 @@ def test_a_script_stalls_in_calls_alone(tmp_path: Path, clock: Clock) -> None:
     assert patience.exceeded_limit() == "no progress for 30 s"
 
 
+@pytest.fixture
+def died_in_a_call(tmp_path: Path) -> Path:
+    """The run directory of a script, a process of which has died in a call."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    writer = JournalWriter(pid=process.pid)
+    writer.call_begin()
+    folder = tmp_path / f"process-{process.pid}"
+    folder.mkdir()
+    write(folder, writer)
+    assert callers(tmp_path) == {process.pid: False}
+    return tmp_path
+
+
+def test_a_server_outlives_a_process_that_died_in_a_call(died_in_a_call: Path, clock: Clock) -> None:
+    patience = ScriptWatchdog(Limits(stall=30), died_in_a_call)
+    for _ in range(3):
+        assert patience.exceeded_limit() == ""
+        clock += 100
+
+
+def test_who_waits_for_a_process_that_died_in_a_call_is_killed(died_in_a_call: Path, clock: Clock) -> None:
+    patience = ScriptWatchdog(Limits(stall=30, after_crash=30), died_in_a_call)
+    assert patience.exceeded_limit() == ""
+    clock += 31
+    assert patience.exceeded_limit() == "no progress for 30 s"
+
+
 def test_a_script_is_killed_after_its_time_in_and_outside_of_calls(tmp_path: Path, clock: Clock) -> None:
     patience = ScriptWatchdog(Limits(timeout=5), tmp_path)
     assert patience.exceeded_limit() == ""
@@ -200,19 +228,19 @@ def test_a_script_is_killed_after_its_time_in_and_outside_of_calls(tmp_path: Pat
 def test_an_open_call_of_every_process_and_rank(tmp_path: Path, folder: str) -> None:
     inner = tmp_path / folder
     inner.mkdir(parents=True, exist_ok=True)
-    writer = JournalWriter()
-    assert not has_open_call(tmp_path)
+    writer = JournalWriter(pid=os.getpid())
+    assert callers(tmp_path) == {}
     writer.thread = 2
     writer.call_begin()
     writer.thread = 1
     writer.call_begin(1)
     writer.call_end(1)
     write(inner, writer)
-    assert has_open_call(tmp_path)
+    assert callers(tmp_path) == {os.getpid(): True}
     writer.thread = 2
     writer.call_end()
     write(inner, writer)
-    assert not has_open_call(tmp_path)
+    assert callers(tmp_path) == {}
 
 
 # Asking for stacks

@@ -39,11 +39,17 @@ def test_memory_that_is_not_written_is_the_origin() -> None:
     line = ModelLine("model.py", 7, "forward", "y = torch.empty(3)")
     seen = "gives memory that is read before it is written"
     unwritten = UndefinedOperator(node="y", operator="aten.empty.memory_format", seen=seen, outputs=(0,), line=line)
-    comparison: Any = SimpleNamespace(undefined=(unwritten,))
+    differing = SimpleNamespace(index=0, misplaced=3)
+    comparison: Any = SimpleNamespace(undefined=(unwritten,), outputs=(differing,))
     finding = nonfinite._of_unwritten(FOUND, comparison)
     assert finding.what == "your program reads memory that it does not write: NaN in buf0"
     assert finding.origin == Place(operator="aten.empty.memory_format", frame=line)
     assert finding.evidence[0] == f"aten.empty.memory_format (y) at model.py:7 {seen}"
     assert finding.possible == ()
+    for outputs in ((), (SimpleNamespace(index=0, misplaced=0),), (differing, SimpleNamespace(index=1, misplaced=1))):
+        elsewhere: Any = SimpleNamespace(undefined=(unwritten,), outputs=outputs)
+        found = nonfinite._of_unwritten(FOUND, elsewhere)
+        assert (found.what, found.origin, found.possible) == (FOUND.what, FOUND.origin, FOUND.possible)
+        assert found.evidence[-1] == unwritten.text
     other: Any = SimpleNamespace(undefined=(UndefinedOperator(node="op", operator="mine.op", seen="overwrites x"),))
     assert nonfinite._of_unwritten(FOUND, other) == FOUND

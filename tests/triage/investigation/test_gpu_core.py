@@ -129,6 +129,19 @@ def test_each_exception_has_words(exception: str, words: str) -> None:
     assert gpu_core.finding_of(GpuCore(exception), None).what == words
 
 
+@pytest.mark.parametrize(
+    ("instruction", "words"),
+    [
+        ("@!P0 STG.E desc[UR8][R4.64],R3", ", a store to global memory"),
+        ("LDGSTS.E [R0],desc[UR4][R2.64]", ""),
+        ("REDUX.SUM UR4,R0", ""),
+    ],
+)
+def test_only_instructions_that_are_known_have_words(instruction: str, words: str) -> None:
+    found = gpu_core.finding_of(replace(core(), instruction=instruction), None)
+    assert found.evidence[-1] == f"the instruction is {instruction}{words}"
+
+
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
     return SmallCore(machine=GPU).write(tmp_path / "gpu.core")

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,8 +257,10 @@ class RunOutcome:
             lines += ["", *verdict_lines(result.verdict, columns)]
             lines += thread_options.fault_lines(self._called, columns)
         elif self._finding.kind.is_fault or not (quiet or self._is_stopped):
-            lines_of = all_finding_lines if self._finding.kind.is_fault else finding_lines  # the next one stands above
-            lines += ["", *lines_of(self._finding, columns)]
+            if self._finding.kind.is_fault:
+                lines += ["", *all_finding_lines(self._finding, columns)]
+            else:  # its next command stands above
+                lines += ["", *finding_lines(replace(self._finding, next=()), columns)]
         lines += observed_lines(result.run, self._overrun, columns)
         if self._is_stopped and result.run.info.exit.exception == InspectorError.__name__:
             lines += ["", *terminal_cells.fitted(f"STOPPED {result.run.info.exit.detail}", columns)]

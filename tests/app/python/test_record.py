@@ -198,7 +198,8 @@ def test_a_package_that_torch_has_compiled(
     assert recorded.finding is not None
     assert recorded.finding.kind == NONFINITE
     assert str(recorded).startswith("NOT FINITE ")
-    assert capfd.readouterr().err.startswith("aoti-debug: instrumenting compiled.pt2\n")
+    said = capfd.readouterr().err.splitlines()[0]  # an earlier session may have instrumented the same package
+    assert said in ("aoti-debug: instrumenting compiled.pt2", "aoti-debug: compiled.pt2 was instrumented before")
 
 
 def test_a_file_that_is_no_package(tmp_path: Path) -> None:

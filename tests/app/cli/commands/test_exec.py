@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -277,7 +276,7 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert run.launches
     assert run.required_package.is_file()
     assert run.is_made_here
-    assert re.search("instrumenting model.pt2|model.pt2 was instrumented before", compiled.stderr)
+    assert "instrumenting model.pt2" in compiled.stderr
 
     loaded = executed(tmp_path, "--level", "hash", "loads.py")
     assert (loaded.returncode, len(loaded.stdout.split())) == (0, 3)

@@ -11,14 +11,25 @@ from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import decibels
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on, verdict_on_output
-from aoti_debug.compare.modules import ModelPart, PartedBy, fused_note, parts_of
+from aoti_debug.compare.modules import (
+    TIME_LEGEND,
+    ModelPart,
+    PartedBy,
+    TimeShare,
+    fused_note,
+    fused_times_note,
+    parts_of,
+    time_shares,
+)
 from aoti_debug.compare.protocol.measurement import LARGEST, Measurement
 from aoti_debug.compare.text import eager_error, short, values_text
 from aoti_debug.package.recording.values import unravel
 
+_TIME = Column("time", align_right=True)
 COLUMNS = (
     Column("module", min_width=12, share=2),
     Column("launches", align_right=True),
+    _TIME,
     Column("dtype", min_width=7),
     Column("local", align_right=True),
     Column("local SNR", align_right=True),
@@ -68,6 +79,7 @@ class ModuleErrors:
         eager: that of eager in the same tensor.
         inherited: the largest difference from the whole program in eager, likewise; None if it is not known.
         worst: None where everything is equal.
+        time: None if it was not measured.
     """
 
     part: ModelPart
@@ -78,6 +90,7 @@ class ModuleErrors:
     inherited: float | None
     worst: WorstElement | None
     verdict: LaunchVerdict
+    time: TimeShare | None = None
 
 
 def modules_of(comparison: Comparison, depth: int | None = None) -> tuple[ModuleErrors, ...]:
@@ -87,10 +100,19 @@ def modules_of(comparison: Comparison, depth: int | None = None) -> tuple[Module
         depth: the number of names in the path of a module; None for as many as there are.
     """
     rows = {row.launch: row for row in comparison.rows if row.reason != SILENT}
-    return tuple(_errors(part, [rows[of] for of in part.launches]) for part in parts_of(rows, PartedBy.MODULE, depth))
+    shares = shares_of(comparison, depth)
+    return tuple(
+        _errors(part, [rows[of] for of in part.launches], shares.get(part.name))
+        for part in parts_of(rows, PartedBy.MODULE, depth)
+    )
 
 
-def _errors(part: ModelPart, rows: Sequence[Row]) -> ModuleErrors:
+def shares_of(comparison: Comparison, depth: int | None = None) -> dict[str, TimeShare]:
+    """The shares of the modules in the time of a call; none if it was not measured."""
+    return {} if comparison.times is None else time_shares(comparison.run.manifest.sites, comparison.times, depth)
+
+
+def _errors(part: ModelPart, rows: Sequence[Row], time: TimeShare | None) -> ModuleErrors:
     outputs = [(row, output) for row in rows for output in row.outputs]
     inherited = [value for row in rows for value in (row.inherited or {}).values()]
     largest = max((output for _, output in outputs), key=_local, default=None)
@@ -105,6 +127,7 @@ def _errors(part: ModelPart, rows: Sequence[Row]) -> ModuleErrors:
         inherited=max(inherited, default=None),
         worst=None if worst is None else WorstElement(worst[0].launch.id, worst[1]),
         verdict=verdict_on([output for _, output in outputs]) if outputs else _without_outputs(rows),
+        time=time,
     )
 
 
@@ -119,10 +142,10 @@ def _without_outputs(rows: Sequence[Row]) -> LaunchVerdict:
     return max(known, key=order.index, default=LaunchVerdict.NOT_COMPARABLE)
 
 
-def module_lines(modules: Sequence[ModuleErrors], width: int) -> list[str]:
-    """The table of the modules."""
-    table = terminal_cells.table(COLUMNS, [module_cells(module) for module in modules], width)
-    notes = (LEGEND, fused_note(module.part for module in modules))
+def module_lines(modules: Sequence[ModuleErrors], notes: Sequence[str], width: int) -> list[str]:
+    """The table of the modules, and notes below it."""
+    columns = columns_of(modules)
+    table = terminal_cells.table(columns, [module_cells(module, columns) for module in modules], width)
     return [
         *table.lines_and_hidden(width),
         "",
@@ -130,15 +153,34 @@ def module_lines(modules: Sequence[ModuleErrors], width: int) -> list[str]:
     ]
 
 
-def module_cells(module: ModuleErrors) -> list[str | Cell]:
-    """The cells of a module under COLUMNS."""
-    return list(_cells(module))
+def columns_of(modules: Sequence[ModuleErrors]) -> tuple[Column, ...]:
+    """The columns of the table: that of times only where they were measured."""
+    is_timed = any(module.time is not None for module in modules)
+    return tuple(column for column in COLUMNS if is_timed or column is not _TIME)
+
+
+def module_notes(comparison: Comparison, modules: Sequence[ModuleErrors], depth: int | None = None) -> list[str]:
+    """The sentences below the table: the meaning of its columns, where times come from, fused modules."""
+    parts = [module.part for module in modules]
+    times = comparison.times
+    timed = (
+        ()
+        if times is None
+        else (f"{TIME_LEGEND}; {times.source}", fused_times_note(parts, shares_of(comparison, depth)))
+    )
+    return [note for note in (LEGEND, *timed, fused_note(parts)) if note]
+
+
+def module_cells(module: ModuleErrors, columns: Sequence[Column]) -> list[str | Cell]:
+    """The cells of a module under these of the COLUMNS."""
+    return [cell for column, cell in zip(COLUMNS, _cells(module), strict=True) if column in columns]
 
 
 def _cells(module: ModuleErrors) -> Iterator[str | Cell]:
     count = len(module.part.launches)
     yield module.part.name
     yield str(count) if module.compared == count else f"{module.compared} of {count}"
+    yield "" if module.time is None else str(module.time)
     yield wording.comma_separated(module.dtypes) if module.dtypes else ""
     yield from (_number(module.local), loudness(module.local), _number(module.eager))
     yield from (_number(module.inherited), loudness(module.inherited))
@@ -161,6 +203,13 @@ def modules_document(modules: Sequence[ModuleErrors]) -> list[dict[str, Any]]:
     return [_document(module) for module in modules]
 
 
+def fused_document(comparison: Comparison, modules: Sequence[ModuleErrors], depth: int | None) -> list[dict[str, Any]]:
+    """The times of the modules that have no launch of their own, as JSON data."""
+    own = {module.part.name for module in modules}
+    shares = shares_of(comparison, depth)
+    return [{"name": name, "time": share.data} for name, share in shares.items() if name not in own]
+
+
 def _document(module: ModuleErrors) -> dict[str, Any]:
     worst = module.worst
     return {
@@ -173,6 +222,7 @@ def _document(module: ModuleErrors) -> dict[str, Any]:
         "eager": _data(module.eager),
         "inherited": _data(module.inherited),
         "verdict": module.verdict.value,
+        "time": None if module.time is None else module.time.data,
         "worst": None
         if worst is None or worst.output.worst is None
         else {

@@ -11,6 +11,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
+from aoti_debug.compare.modules import LaunchTimes
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
 from aoti_debug.compare.suspects import Alteration, Suspect
@@ -227,12 +228,14 @@ class Comparison(ProgramResult):
         run: with the tensors that were compared.
         peak_bytes: the largest resident size of the evaluating process.
         directory: of the comparison; "" if it has none of its own.
+        times: of the launches; None if they were not measured.
     """
 
     run: RunDir
     rows: tuple[Row, ...]
     peak_bytes: int = 0
     directory: str = ""
+    times: LaunchTimes | None = None
 
     @property
     def program_word(self) -> str:

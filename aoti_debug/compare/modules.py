@@ -1,13 +1,14 @@
-"""The parts of a model that its launches belong to: modules at a chosen depth, or each launch by itself."""
+"""The parts of a model that its launches belong to: modules at a chosen depth, or each launch by itself; their time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Provenance
+from aoti_debug.package.manifest import Provenance, Site
 from aoti_debug.runs.rundir.timeline import Launch
 
 WHOLE = "(model)"  # the part of launches of which no module is known
@@ -76,3 +77,94 @@ def fused_note(parts: Iterable[ModelPart]) -> str:
         return ""
     names = wording.join_truncated(fused, _MAX_FUSED)
     return f"note: a launch that computes several modules counts for the last of them alone: {names}"
+
+
+@dataclass(frozen=True)
+class SiteTime:
+    """Seconds of all launches of a site in a call.
+
+    Attributes:
+        site: its id in the manifest.
+    """
+
+    site: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchTimes:
+    """The times of the launches of a model in a call.
+
+    Attributes:
+        sites: medians of the calls.
+        call: seconds of a call: these, and the time between launches.
+        calls: how many were measured.
+        source: where the times come from, as a sentence.
+    """
+
+    sites: tuple[SiteTime, ...]
+    call: float
+    calls: int
+    source: str
+
+
+@dataclass(frozen=True)
+class TimeShare:
+    """The share of a module in the time of a call.
+
+    Attributes:
+        least: that of the launches that compute this module alone.
+        most: that of all launches that compute a part of it.
+        together: the other modules that these compute.
+    """
+
+    least: float
+    most: float
+    together: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.most:.1%}" if self.least == self.most else f"{100 * self.least:.1f}\u2013{self.most:.1%}"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The share as JSON data."""
+        return {"least": self.least, "most": self.most, "together": list(self.together)}
+
+
+TIME_LEGEND = (
+    "time: of a call; a range from the launches that compute this module alone to all that compute a part of it, as "
+    "the time of a launch cannot be divided"
+)
+
+
+def modules_at(site: Site, depth: int | None) -> tuple[str, ...]:
+    """The modules that the launches of a site compute; WHOLE where none is known."""
+    return tuple(dict.fromkeys(_cut(path, depth) for path in site.provenance.modules)) or (WHOLE,)
+
+
+def time_shares(sites: Iterable[Site], times: LaunchTimes, depth: int | None = None) -> dict[str, TimeShare]:
+    """The shares of the modules, each launch in all modules that it computes; in the order of the sites.
+
+    Args:
+        depth: of modules; see `module_at`.
+    """
+    seconds = {one.site: one.seconds for one in times.sites}
+    least: dict[str, float] = {}
+    most: dict[str, float] = {}
+    together: dict[str, dict[str, None]] = {}
+    for site in sites:
+        if site.id not in seconds:
+            continue
+        names = modules_at(site, depth)
+        for name in names:
+            most[name] = most.get(name, 0.0) + seconds[site.id]
+            least[name] = least.get(name, 0.0) + (seconds[site.id] if len(names) == 1 else 0.0)
+            together.setdefault(name, {}).update(dict.fromkeys(other for other in names if other != name))
+    return {name: TimeShare(least[name] / times.call, most[name] / times.call, tuple(together[name])) for name in most}
+
+
+def fused_times_note(parts: Iterable[ModelPart], shares: Mapping[str, TimeShare]) -> str:
+    """The times of modules that have no launch of their own, as a sentence; "" where there are none."""
+    own = {part.name for part in parts}
+    fused = [f"{name} {share}" for name, share in shares.items() if name not in own]
+    return f"note: time of modules without a row: {wording.join_truncated(fused, _MAX_FUSED)}" if fused else ""

@@ -16,6 +16,7 @@ from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.comparison import SILENT, Comparison, LaunchResult, ProgramResult, Row
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import verdict_on_output
+from aoti_debug.compare.modules import LaunchTimes
 from aoti_debug.compare.outcome import kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.suspects import Alteration
@@ -68,6 +69,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "program": comparison.program or None,
         "undefined": to_data(comparison.undefined),
         "alteration": None if comparison.alteration is None else _alteration_data(comparison.alteration),
+        "times": to_data(comparison.times),
         "launches": [_row_data(row) for row in rows],
     }
 
@@ -165,6 +167,7 @@ def _comparison(run: RunDir, data: Mapping[str, Any]) -> Comparison:
             "rows": tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(lists.launches)),
             "outputs": tuple(_returned(item, f"outputs[{at}]") for at, item in enumerate(lists.outputs)),
             "alteration": None if "alteration" not in members else _alteration(members["alteration"]),
+            "times": None if "times" not in members else _times(members["times"]),
         }
     )
 
@@ -203,6 +206,13 @@ def _alteration(data: Any) -> Alteration:
     members = _members(data, "alteration")
     found = json_data.from_data(Alteration, {"relative": 0.0} | members, "alteration")
     return found if "relative" in members else replace(found, relative=math.inf if members.get("is_proved") else -1.0)
+
+
+def _times(data: Any) -> LaunchTimes:
+    times = json_data.from_data(LaunchTimes, data, "times")
+    if not times.call > 0:
+        raise DamagedJsonError("times.call is no time")
+    return times
 
 
 def _output(data: Any, where: str) -> Measurement:

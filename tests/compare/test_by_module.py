@@ -10,10 +10,27 @@ import pytest
 from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
-from aoti_debug.compare.by_module import loudness, module_lines, modules_document, modules_of
+from aoti_debug.compare.by_module import (
+    fused_document,
+    loudness,
+    module_lines,
+    module_notes,
+    modules_document,
+    modules_of,
+    shares_of,
+)
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.modules import WHOLE, PartedBy, fused_note, module_at, parts_of
+from aoti_debug.compare.modules import (
+    WHOLE,
+    LaunchTimes,
+    PartedBy,
+    SiteTime,
+    TimeShare,
+    fused_note,
+    module_at,
+    parts_of,
+)
 from aoti_debug.compare.protocol.measurement import LARGEST
 from aoti_debug.package.manifest import Certainty, Provenance
 from aoti_debug.views.report import report
@@ -53,8 +70,8 @@ def test_modules_that_a_launch_computes_besides_are_named(tmp_path: Path) -> Non
     comparison = placed(tmp_path, ("a.x", "b"), ("a.y", "a.x", "b"))
     modules = modules_of(comparison, depth=1)
     assert [module["also"] for module in modules_document(modules)][:1] == [["a"]]
-    assert "counts for the last of them alone: a.x in b, a.y in b" in " ".join(
-        module_lines(modules_of(comparison), 120)
+    assert (
+        "counts for the last of them alone: a.x in b, a.y in b" in module_notes(comparison, modules_of(comparison))[-1]
     )
     assert "alone: a.x in b, a.y in b" in report.html(report.of_comparison(comparison))
     assert fused_note(parts_of(comparison.run.launches, PartedBy.LAUNCH)) == ""
@@ -80,8 +97,55 @@ def test_a_module_of_which_nothing_was_compared(tmp_path: Path) -> None:
     comparison = placed(tmp_path, ("a",), ("b",), ("c",))
     *_, last = modules_of(comparison)
     assert (last.local, last.worst, last.verdict) == (None, None, LaunchVerdict.NOT_COMPARABLE)
-    assert module_lines([last], 120)[2].split()[:3] == [last.part.name, "0", "of"]
+    assert module_lines([last], (), 120)[2].split()[:3] == [last.part.name, "0", "of"]
     assert problems(modules_document(modules_of(comparison)), MODULES) == []
+
+
+def timed(comparison: Comparison, *seconds: float, gaps: float = 0.0) -> Comparison:
+    """The comparison with times of its first sites, in this order."""
+    sites = tuple(SiteTime(site, time) for site, time in enumerate(seconds))
+    return replace(comparison, times=LaunchTimes(sites=sites, call=sum(seconds) + gaps, calls=3, source="as measured"))
+
+
+def sited(base: Path, *modules: tuple[str, ...]) -> Comparison:
+    """The comparison of a run whose sites belong to these modules."""
+    comparison = placed(base, *modules)
+    changed = {launch.site.id: launch.site for launch in comparison.run.launches[: len(modules)]}
+    manifest = comparison.run.manifest
+    sites = tuple(changed.get(site.id, site) for site in manifest.sites)
+    return replace(comparison, run=replace(comparison.run, manifest=replace(manifest, sites=sites)))
+
+
+def test_the_time_of_a_launch_of_several_modules_is_in_all_of_them(tmp_path: Path) -> None:
+    comparison = timed(sited(tmp_path, ("a.x",), ("a.y", "a.x", "b")), 3.0, 1.0, gaps=6.0)
+    assert shares_of(comparison) == {
+        "a.x": TimeShare(0.3, 0.4, ("a.y", "b")),
+        "a.y": TimeShare(0.0, 0.1, ("a.x", "b")),
+        "b": TimeShare(0.0, 0.1, ("a.y", "a.x")),
+    }
+    assert shares_of(comparison, depth=1) == {"a": TimeShare(0.3, 0.4, ("b",)), "b": TimeShare(0.0, 0.1, ("a",))}
+    modules = modules_of(comparison)
+    assert [str(module.time) for module in modules[:2]] == ["30.0\u201340.0%", "0.0\u201310.0%"]
+    notes = module_notes(comparison, modules)
+    assert any(note.endswith("as measured") for note in notes)
+    assert "note: time of modules without a row: a.y 0.0\u201310.0%" in notes
+    assert [one["name"] for one in fused_document(comparison, modules, None)] == ["a.y"]
+    assert problems(modules_document(modules), MODULES) == []
+    page = data_of(report.html(report.of_comparison(comparison)))["comparison"]["modules"]
+    assert [row[2]["text"] for row in page["rows"][:2]] == ["30.0\u201340.0%", "0.0\u201310.0%"]
+    assert notes == page["notes"]
+
+
+def test_a_time_of_one_module_is_no_range(tmp_path: Path) -> None:
+    (first, *_) = modules_of(timed(sited(tmp_path, ("a",), ("b",)), 1.0, 3.0))
+    assert (str(first.time), first.time) == ("25.0%", TimeShare(0.25, 0.25))
+
+
+def test_without_times_there_is_no_column(tmp_path: Path) -> None:
+    modules = modules_of(placed(tmp_path, ("a",), ("b",)))
+    assert [module.time for module in modules if module.time] == []
+    assert "time" not in module_lines(modules, (), 120)[0]
+    assert "time" in module_lines(modules_of(timed(sited(tmp_path / "timed", ("a",), ("b",)), 1, 1)), (), 120)[0]
 
 
 def test_ratios_of_errors() -> None:
@@ -114,7 +178,11 @@ def test_as_it_is_called(wrong: Wrong, tmp_path: Path, words: tuple[str, ...]) -
             "layers.1",
             "layers.2",
         }
+        text = " ".join(result.stdout.split())
+        assert "in a run that saves nothing, from the beginning to the end of each launch on the host" in text
         return
     found = json.loads(result.stdout)
+    assert found["times"]["calls"] == 30
+    assert 0 < sum(module["time"]["least"] for module in found["modules"]) <= 1
     assert problems(found, SCHEMA) == []
     assert {module["name"]: module["verdict"] for module in found["modules"]}[WHOLE] == "wrong"

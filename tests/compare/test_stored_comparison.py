@@ -18,6 +18,7 @@ from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.modules import LaunchTimes, SiteTime
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.suspects import Alteration, LostOperator
@@ -40,6 +41,16 @@ def test_what_is_read_is_what_was_written(compared: RunDir) -> None:
     assert comparison is not None
     assert comparison == comparison_of(compared)
     assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), SCHEMA) == []
+
+
+def test_times_are_kept(compared: RunDir) -> None:
+    times = LaunchTimes(sites=(SiteTime(0, 0.25), SiteTime(3, 0.5)), call=1.0, calls=30, source="as measured")
+    comparison = replace(comparison_of(compared), times=times)
+    stored_comparison.write(comparison, compared.path)
+    assert stored_comparison.read(compared) == comparison
+    stored_comparison.write(replace(comparison, times=replace(times, call=0.0)), compared.path)
+    with pytest.raises(RunDirError, match="call is no time"):
+        stored_comparison.read(compared)
 
 
 @pytest.mark.parametrize("relative", [0.25, math.inf])

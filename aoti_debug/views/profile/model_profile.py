@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.compare.modules import LaunchTimes, SiteTime, TimeShare, modules_at, time_shares
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -35,6 +36,39 @@ class Clock(str, Enum):
     WORK = "work"  # from the beginning to the end of their work
     DEVICE = "device"  # on a GPU: of their kernels, copies and fills, by the GPU's own profiler
     WAITED = "waited"  # on a GPU: from the launch on the host until the GPU has completed it
+
+
+CLOCKS = {
+    Clock.WORK: "from the beginning to the end of each launch on the host",
+    Clock.DEVICE: "of the kernels on the GPU, by its profiler",
+    Clock.WAITED: "on the host, which waited for the GPU at each launch",
+}
+
+
+def clock_of(run: RunDir, cost: MeasuringCost | None) -> Clock:
+    """The meaning of the times of the launches of a run.
+
+    Args:
+        cost: of measuring; None without the profiler of a GPU.
+    """
+    if cost is not None:
+        return Clock.DEVICE
+    return Clock.WAITED if run.manifest.device == "cuda" else Clock.WORK
+
+
+@dataclass(frozen=True)
+class ModuleTime:
+    """The time of a module in a call, between that of its own launches and that of all it has a part in.
+
+    Attributes:
+        launches: that compute a part of it.
+        seconds: of all these.
+    """
+
+    name: str
+    launches: int
+    seconds: float
+    share: TimeShare
 
 
 @dataclass(frozen=True)
@@ -132,9 +166,24 @@ class ModelProfile:
     @property
     def clock(self) -> Clock:
         """The meaning of the times of its launches."""
-        if self.cost is not None:
-            return Clock.DEVICE
-        return Clock.WAITED if self.run.manifest.device == "cuda" else Clock.WORK
+        return clock_of(self.run, self.cost)
+
+    def modules(self, depth: int | None = None) -> tuple[ModuleTime, ...]:
+        """The modules, those that take most first; a launch of several is in all of them.
+
+        Args:
+            depth: the number of names in their paths; None for as many as there are.
+        """
+        times = LaunchTimes(
+            sites=tuple(SiteTime(one.site.id, one.seconds) for one in self.sites),
+            call=self.wall_seconds,
+            calls=len(self.calls),
+            source=CLOCKS[self.clock],
+        )
+        shares = time_shares([one.site for one in self.sites], times, depth)
+        counts = {name: sum(one.count for one in self.sites if name in modules_at(one.site, depth)) for name in shares}
+        found = [ModuleTime(name, counts[name], share.most * times.call, share) for name, share in shares.items()]
+        return tuple(sorted(found, key=lambda module: -module.share.most))
 
     @property
     def warm_up(self) -> int:
@@ -202,8 +251,12 @@ def hint(site: SiteProfile) -> str:
     return "computes below this machine's rate: small or odd sizes; try max_autotune"
 
 
-def document(profile: ModelProfile) -> dict[str, Any]:
-    """The JSON object of a profile; launches are the slowest first."""
+def document(profile: ModelProfile, depth: int | None = None) -> dict[str, Any]:
+    """The JSON object of a profile; launches and modules are the slowest first.
+
+    Args:
+        depth: of modules.
+    """
     return {
         "format": FORMAT,
         "model": str(profile.model),
@@ -224,8 +277,13 @@ def document(profile: ModelProfile) -> dict[str, Any]:
         "outside": profile.outside_seconds,
         "machine": _machine(profile.peaks),
         "launches": [_site(site) for site in profile.sites],
+        "modules": [_module(module) for module in profile.modules(depth)],
         "against": None if profile.changes is None else _changes(profile.changes),
     }
+
+
+def _module(module: ModuleTime) -> dict[str, Any]:
+    return {"name": module.name, "launches": module.launches, "seconds": module.seconds, "share": module.share.data}
 
 
 def _changes(changes: Changes) -> dict[str, Any]:

@@ -10,11 +10,22 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.compare.modules import TIME_LEGEND
 from aoti_debug.package.recording.origins import common_module, containing
 from aoti_debug.runs.show import text
 from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Bound
-from aoti_debug.views.profile.text import HINT, call_word, columns, device_cells, heading, rows, sum_lines
+from aoti_debug.views.profile.text import (
+    HINT,
+    MODULE_COLUMNS,
+    call_word,
+    columns,
+    device_cells,
+    heading,
+    module_rows,
+    rows,
+    sum_lines,
+)
 from aoti_debug.views.report.page import PageParts, render, static_rows
 
 GAPS, NO_LINE = "between launches", "no model line"
@@ -196,6 +207,9 @@ def page(profile: ModelProfile) -> str:
         "boxes": boxes,
         "rows": picture.rows,
         "hidden": picture.hidden,
+        "module_columns": MODULE_COLUMNS,
+        "modules": static_rows(MODULE_COLUMNS, module_rows(profile.modules())),
+        "time_legend": TIME_LEGEND,
         "columns": shown,
         "launches": static_rows(shown, [row[:hints_at] + row[hints_at + 1 :] for row in cells]),
         "hints": [str(row[hints_at]) for row in cells],

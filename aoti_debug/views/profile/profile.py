@@ -18,9 +18,11 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
-from aoti_debug.compare.what_if.replay_session import ReplaySession
+from aoti_debug.compare.modules import LaunchTimes, SiteTime
+from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run import runner
@@ -33,7 +35,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.views.profile.changes import Changes, Round, find_changes
 from aoti_debug.views.profile.device_calls import DeviceCall, MeasuredCall, MeasuringCost, device_calls, measured_calls
-from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
+from aoti_debug.views.profile.model_profile import CLOCKS, ModelProfile, clock_of, site_profiles
 from aoti_debug.views.profile.roofline import Peaks, PeaksRequest
 from aoti_debug.views.profile.site_work import site_groups, site_works
 
@@ -45,6 +47,7 @@ WORKER = "aoti_debug.views.profile.measure_peaks"
 _PEAK_SECONDS = 600.0  # that the measurement may take
 _PEAKS = "peaks"
 ROUNDS = 10  # processes of each model
+_TIMED_CALLS = 30  # of a run for times alone
 
 
 @dataclass(frozen=True)
@@ -244,6 +247,52 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
         if options.against is None or old is None:
             return found
         return found.against(compare_with(options.against, options.model, old, new, steps))
+
+
+def launch_times(run: RunDir, folder: Path, user_code: UserCode) -> LaunchTimes:
+    """Repeats a run at level 3, in which nothing is saved, and takes the times of its launches.
+
+    Args:
+        folder: for the run.
+
+    Raises:
+        ModelFaultError: the model does not end well.
+        UsageError, ArtifactError, TargetError, RunDirError: it cannot be run again, or its calls were not recorded.
+    """
+    repeated = options_of(run, folder, ReplayOptions(run=run.path, user_code=user_code))
+    timed = replace(
+        repeated,
+        level=3,
+        calls=_TIMED_CALLS,
+        crumb_every=_CRUMB_EVERY,
+        device_times=DeviceTimes(WARM_UP, replays=False),
+        environment={**repeated.environment, **_ENVIRONMENT},
+    )
+    found = run_to_the_end(timed, repeated.package)
+    return times_of(found, calls_of(found, WARM_UP))
+
+
+def times_of(run: RunDir, calls: RunCalls) -> LaunchTimes:
+    """The times of the launches of a run at level 3, as its modules share them.
+
+    Raises:
+        RunDirError: the run has no measured call, or it took no time.
+    """
+    measured = calls.measured
+    sites = sorted({site for one in measured for site in one.launches_ns})
+    seconds = {site: statistics.median(one.launches_ns.get(site, 0) for one in measured) * 1e-9 for site in sites}
+    gaps = statistics.median(one.gaps_ns for one in measured) * 1e-9 if measured else 0.0
+    call = sum(seconds.values()) + gaps
+    if call <= 0:
+        raise RunDirError(f"run {run.path.name} recorded no time of a call", hint="run it again")
+    count = wording.pluralize(len(measured), "call")
+    between = f"{gaps / call:.1%} of it between launches"
+    return LaunchTimes(
+        sites=tuple(SiteTime(site, seconds[site]) for site in sites),
+        call=call,
+        calls=len(measured),
+        source=f"medians of {count} in a run that saves nothing, {CLOCKS[clock_of(run, calls.cost)]}, {between}",
+    )
 
 
 def profile_of(model: Path, run: RunDir, calls: RunCalls, peaks: Peaks) -> ModelProfile:

@@ -12,6 +12,7 @@ from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.terminal_cells import Column
+from aoti_debug.compare.modules import TIME_LEGEND
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import text
@@ -19,7 +20,7 @@ from aoti_debug.runs.show.place_columns import PlaceColumns, place_columns
 from aoti_debug.views.profile.changes import change_lines
 from aoti_debug.views.profile.device_calls import DeviceCall, MeasuringCost, complete_calls
 from aoti_debug.views.profile.device_kernel import DeviceKernel
-from aoti_debug.views.profile.model_profile import Clock, ModelProfile, SiteProfile, hint
+from aoti_debug.views.profile.model_profile import Clock, ModelProfile, ModuleTime, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Peaks
 
 CALL, LAUNCH = "call", "launch"
@@ -172,6 +173,41 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
     lines = [*heading(profile, width), "", *table.lines_and_hidden(width), *_hidden(profile, len(shown)), ""]
     lines += sum_lines(profile)
     return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, call_word(profile), width)]
+
+
+MODULE_COLUMNS = (
+    Column("module", min_width=12, share=2),
+    Column("launches", align_right=True),
+    Column("time", align_right=True),
+    Column("share", align_right=True),
+    Column("in launches with", min_width=14, share=2),
+)
+_MAX_TOGETHER = 4  # modules named
+
+
+def module_rows(modules: Iterable[ModuleTime]) -> list[list[str | terminal_cells.Cell]]:
+    """The cells of modules, under MODULE_COLUMNS."""
+    return [
+        [
+            module.name,
+            str(module.launches),
+            wording.duration(module.seconds),
+            str(module.share),
+            terminal_cells.Sentence(wording.join_truncated(module.share.together, _MAX_TOGETHER)),
+        ]
+        for module in modules
+    ]
+
+
+def profile_lines_by_module(profile: ModelProfile, depth: int | None, width: int) -> list[str]:
+    """The modules of a profile, those that take most first, and the time between launches.
+
+    Args:
+        depth: the number of names in their paths; None for as many as there are.
+    """
+    table = terminal_cells.table(MODULE_COLUMNS, module_rows(profile.modules(depth)), width)
+    lines = [*heading(profile, width), "", *table.lines_and_hidden(width), ""]
+    return [*lines, *sum_lines(profile), *terminal_cells.wrapped(TIME_LEGEND, width)]
 
 
 def heading(profile: ModelProfile, width: int) -> list[str]:

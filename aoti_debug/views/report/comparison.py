@@ -9,10 +9,10 @@ from typing import Any
 
 from aoti_debug.base import terminal_cells
 from aoti_debug.base.terminal_cells import UNLIMITED, Column
-from aoti_debug.compare.by_module import COLUMNS, LEGEND, module_cells, modules_of
+from aoti_debug.compare.by_module import COLUMNS, columns_of, module_cells, module_notes, modules_of
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.modules import WHOLE, fused_note
+from aoti_debug.compare.modules import WHOLE
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
 from aoti_debug.package.recording.values import unravel
@@ -69,12 +69,12 @@ class ComparedLaunches:
         modules = modules_of(self._comparison)
         if not any(row.outputs for row in self._rows.values()) or {m.part.name for m in modules} <= {WHOLE}:
             return None
-        texts = [[self._redaction.redact(str(cell)) for cell in module_cells(module)] for module in modules]
+        columns = columns_of(modules)
+        texts = [[self._redaction.redact(str(cell)) for cell in module_cells(module, columns)] for module in modules]
         return {
-            "columns": [asdict(column) for column in COLUMNS],
-            "rows": [[_cell(text, column) for text, column in zip(row, COLUMNS, strict=True)] for row in texts],
-            "legend": LEGEND,
-            "note": self._redaction.redact(fused_note(module.part for module in modules)),
+            "columns": [asdict(column) for column in columns],
+            "rows": [[_cell(text, column) for text, column in zip(row, columns, strict=True)] for row in texts],
+            "notes": [self._redaction.redact(note) for note in module_notes(self._comparison, modules)],
         }
 
     def _sentence(self, text: str) -> int | None:

@@ -11,9 +11,11 @@ import pytest
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.terminal_cells import UNLIMITED
+from aoti_debug.compare.modules import TimeShare
 from aoti_debug.views.profile.model_profile import ModelProfile, document
+from aoti_debug.views.profile.profile import RunCalls, calls_of, times_of
 from aoti_debug.views.profile.roofline import Bound, Peaks
-from aoti_debug.views.profile.text import profile_lines, slices, trace_text
+from aoti_debug.views.profile.text import profile_lines, profile_lines_by_module, slices, trace_text
 from tests.schema import DOCS, problems
 from tests.views.profile import measured
 from tests.views.profile.measured import profile_of
@@ -71,6 +73,38 @@ def test_the_table(profile: ModelProfile) -> None:
     narrow = profile_lines(profile, None, 80)[3:7]
     assert all(len(line) <= 80 for line in narrow)
     assert not any("hint" in line for line in narrow)
+
+
+def test_modules_share_what_is_fused(profile: ModelProfile) -> None:
+    linear, act, norm = profile.modules()
+    assert (linear.name, linear.launches, linear.share) == ("layers.0.linear", 1, TimeShare(0.5, 0.5))
+    assert (act.name, norm.name, act.launches) == ("layers.0.act", "layers.0.norm", 2)
+    assert (act.share.least, act.share.most) == pytest.approx((0.0, 0.1))
+    assert act.share.together == ("layers.0.norm",)
+    assert norm.share.together == ("layers.0.act",)
+    (whole,) = profile.modules(depth=1)
+    assert (whole.share.least, whole.share.most) == pytest.approx((0.6, 0.6))
+    lines = profile_lines_by_module(profile, None, UNLIMITED)
+    assert [line.split()[-1] for line in lines[5:7]] == ["50.0%", "layers.0.norm"]
+    assert "0.0\u201310.0%" in lines[6]
+    assert document(profile, 1)["modules"] == [
+        {
+            "name": "layers",
+            "launches": 3,
+            "seconds": pytest.approx(72e-6),
+            "share": {"least": pytest.approx(0.6), "most": pytest.approx(0.6), "together": []},
+        }
+    ]
+
+
+def test_times_of_launches_for_a_table_of_errors(tmp_path: Path) -> None:
+    run = measured.write(tmp_path, [*WARM_UP, *[(50_000, 10_000, 20_000)] * 2])
+    times = times_of(run, calls_of(run, 3))
+    assert [time.seconds for time in times.sites] == pytest.approx([50e-6, 30e-6])
+    assert times.call == pytest.approx(120e-6)
+    assert times.source.startswith("medians of 2 calls in a run that saves nothing, from the beginning to the end of")
+    with pytest.raises(RunDirError, match="recorded no time of a call"):
+        times_of(run, RunCalls(()))
 
 
 def test_a_steady_run_has_no_note(tmp_path: Path) -> None:

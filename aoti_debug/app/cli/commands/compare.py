@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,15 +11,17 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.steps import LastDurations, Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.by_module import module_lines, modules_document, modules_of
+from aoti_debug.compare.by_module import fused_document, module_lines, module_notes, modules_document, modules_of
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.modules import PartedBy
 from aoti_debug.compare.outcome import exit_code, report_lines
-from aoti_debug.compare.stored_comparison import document
+from aoti_debug.compare.stored_comparison import document, keep_in_run
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.views.report import report
 
@@ -97,17 +100,37 @@ def command(
     )
     with StepLines(LastDurations("compare", str(model.resolve()))) as progress:
         comparison = compare(chosen, progress)
+        if by == PartedBy.MODULE and not comparison.unfinished:
+            comparison = _timed(comparison, user_code, Steps(progress))
     page = _report(comparison) if with_report or opens else None
     modules_found = modules_of(comparison, depth) if by == PartedBy.MODULE else ()
     if as_json:
-        print_json(document(comparison) | {"modules": modules_document(modules_found)})
+        fused = fused_document(comparison, modules_found, depth)
+        print_json(document(comparison) | {"modules": modules_document(modules_found), "fused": fused})
     else:
-        table = module_lines(modules_found, columns) if modules_found else ()
+        notes = module_notes(comparison, modules_found, depth)
+        table = module_lines(modules_found, notes, columns) if modules_found else ()
         named = [] if page is None else [f"  report   {page}"]
         print_lines(["", *report_lines(comparison, columns, table), *named], columns=columns)
     if opens and page is not None:
         open_page(page)
     context.exit(exit_code(comparison))
+
+
+def _timed(comparison: Comparison, user_code: UserCode, steps: Steps) -> Comparison:
+    """The comparison with the times of its launches, which its run keeps; without them where they cannot be taken."""
+    from aoti_debug.views.profile.profile import launch_times  # a table of launches starts without it
+
+    with steps.step("run for times") as note:
+        try:
+            times = launch_times(comparison.run, Path(comparison.directory) / "times", user_code)
+        except AotiDebugError as error:
+            note.text = f"no times: {wording.first_line(str(error))}"
+            return comparison
+        note.text = f"{wording.duration(times.call)} a call"
+    found = replace(comparison, times=times)
+    keep_in_run(found, steps)
+    return found
 
 
 def _report(comparison: Comparison) -> Path:

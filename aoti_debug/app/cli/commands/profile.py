@@ -15,9 +15,10 @@ from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.modules import PartedBy
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.profile import CALLS, WARM_UP, ProfileOptions, profile
-from aoti_debug.views.profile.text import profile_lines, slices, trace_text
+from aoti_debug.views.profile.text import profile_lines, profile_lines_by_module, slices, trace_text
 
 LIMIT = 40  # rows
 
@@ -53,6 +54,8 @@ LIMIT = 40  # rows
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
 @options.page_output("With --plot: the file to write.  [default: report/profile.html in the run]")
 @options.opens("Write the page, as --plot does, and open it in the browser.")
+@options.by("What the table has a row for.", PartedBy.LAUNCH)
+@options.depth
 @options.user_code
 @options.out(ResultKind.PROFILES, "the profile")
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
@@ -71,6 +74,8 @@ def command(
     plot: bool,
     output: Path | None,
     opens: bool,
+    by: str,
+    depth: int | None,
     user_code: UserCode,
     out: Path,
     all_: bool,
@@ -90,7 +95,9 @@ def command(
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)
     if as_json:
-        print_json(document(found))
+        print_json(document(found, depth))
+    elif by == PartedBy.MODULE:
+        print_lines(["", *profile_lines_by_module(found, depth, columns)], columns=columns)
     else:
         print_lines(["", *profile_lines(found, None if all_ else LIMIT, columns)], columns=columns)
     if trace is not None:

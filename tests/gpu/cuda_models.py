@@ -74,6 +74,65 @@ def count_kernel(values, counts, n, BLOCK: tl.constexpr):  # type: ignore[no-unt
     tl.atomic_add(counts + value, 1, mask=index < n)
 
 
+@triton.jit
+def split_sum_kernel(x, out, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    row = tl.program_id(0)
+    parts = 8 // tl.minimum(tl.num_programs(0), 8)
+    length = WIDTH // parts
+    total = 0.0
+    for part in range(parts):
+        column = part * length + tl.arange(0, WIDTH)
+        own = tl.load(x + row * WIDTH + column, mask=column < (part + 1) * length, other=0.0)
+        total += tl.sum(own, axis=0)
+    tl.store(out + row, total)
+
+
+@triton.jit
+def split_product_kernel(x, weight, out, length, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    row, part = tl.program_id(0), tl.program_id(1)
+    column = tl.arange(0, COLUMNS)
+    total = tl.zeros((COLUMNS,), dtype=tl.float32)
+    for k in range(part * length, tl.minimum((part + 1) * length, WIDTH)):
+        total += tl.load(x + row * WIDTH + k) * tl.load(weight + k * COLUMNS + column)
+    tl.atomic_add(out + row * COLUMNS + column, total)
+
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)], key=["n"]
+)
+@triton.jit
+def tuned_sum_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for begin in range(0, n, BLOCK):
+        column = begin + tl.arange(0, BLOCK)
+        total += tl.load(x + row * n + column, mask=column < n, other=0.0)
+    tl.store(out + row, tl.sum(total, axis=0))
+
+
+@triton_op("gputest::split_sum", mutates_args={})
+def split_sum(x: torch.Tensor) -> torch.Tensor:
+    out = x.new_empty(x.shape[0])
+    wrap_triton(split_sum_kernel)[(x.shape[0],)](x, out, WIDTH=4096)
+    return out
+
+
+@triton_op("gputest::split_product", mutates_args={})
+def split_product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    out = x.new_zeros(x.shape[0], 64)
+    parts = 16 // x.shape[0]
+    length = (4096 + parts - 1) // parts
+    wrap_triton(split_product_kernel)[(x.shape[0], parts)](x, weight, out, length, WIDTH=4096, COLUMNS=64)
+    return out
+
+
+@triton_op("gputest::tuned_sum", mutates_args={})
+def tuned_sum(x: torch.Tensor) -> torch.Tensor:
+    out = x.new_empty(x.shape[0])
+    wrap_triton(tuned_sum_kernel)[(x.shape[0],)](x, out, x.shape[1])
+    return out
+
+
 @triton_op("gputest::tuned", mutates_args={})
 def tuned(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)

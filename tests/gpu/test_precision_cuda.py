@@ -48,3 +48,19 @@ def test_modules_on_a_gpu_are_rounded(tmp_path: Path) -> None:
     twice = [*command[:-1], "--calls", "2", "--by", "launch", "--json"]
     parts = json.loads(CliRunner().invoke(group, twice).stdout)["parts"]
     assert all(part["error"] == 0 for part in parts if part["name"].startswith("0."))
+
+
+def test_a_model_in_bfloat16_is_rounded_to_float8(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Layers().eval().cuda().bfloat16(), torch.randn(16, 64, device="cuda").bfloat16()
+    program = tmp_path / "model.pt2"
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, (x,)), program)
+    words = ["--to", "float8_e4m3fn", "--tolerance", "0.001", "--out", str(tmp_path / "replays"), "--json"]
+    result = CliRunner().invoke(group, ["precision", str(program), *words])
+    assert result.exit_code == 1, result.output
+    found = json.loads(result.stdout)
+    assert found["not_rounded"] == []
+    assert {dtype for part in found["parts"] for dtype in part["dtypes"]} <= {"bfloat16", "float32"}
+    assert all(0.001 < part["error"] < 0.2 for part in found["parts"])
+    assert found["proposal"] is None  # three bits of a fraction are not enough anywhere

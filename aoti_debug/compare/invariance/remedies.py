@@ -18,6 +18,7 @@ from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_changes import SettingChange
 from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
 from aoti_debug.package.manifest import Site
+from aoti_debug.package.recording.origins import is_users_kernel
 from aoti_debug.package.reference.program import operator_name
 from aoti_debug.runs.run.timed_pairs import PAIRS, PairedTimes, TimedPackages, time_calls
 
@@ -206,6 +207,8 @@ class _Kind(Enum):
 
 
 def _kind(site: Site) -> _Kind:
+    if is_users_kernel(site.provenance.post_grad_nodes):
+        return _Kind.OTHER  # no setting of Inductor changes it
     if not site.op:
         return _Kind.GENERATED
     name = operator_name(site.op)

@@ -13,6 +13,7 @@ from aoti_debug.compare.invariance import invariance as module
 from aoti_debug.compare.invariance.invariance import InvarianceOptions
 from aoti_debug.compare.invariance.remedies import Remedy, candidates, try_remedies, untried
 from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.package.manifest import Certainty, Provenance
 from tests.compare.invariance.made_runs import by_size, made
 from tests.factories import site
 
@@ -53,6 +54,13 @@ def test_nothing_is_tried_for_other_operators() -> None:
     sites = [site("sort", op="aten.sort.default"), site("conv", op="aten.convolution.default")]
     assert untried(sites, "cpu") == ("aten.sort.default",)
     assert list(candidates(sites[:1], "cpu")) == []
+
+
+def test_nothing_is_tried_for_a_kernel_of_the_user() -> None:
+    nodes = ("triton_kernel_wrapper_mutation", "empty")
+    own = site("mine_0", provenance=Provenance(Certainty.EXACT, post_grad_nodes=nodes))
+    assert list(candidates([own], "cuda")) == []
+    assert untried([own], "cuda") == ("mine_0",)
 
 
 @pytest.mark.parametrize("operator", ["addmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu"])

@@ -20,12 +20,15 @@ class Given:
     data: bytes
     begin: int  # from DATA
     status: FlightStatus = FlightStatus.KEPT
+    place: int = 0
+    hash: tuple[int, int] = (0, 0)
 
 
 @dataclass
 class FlightFile:
     keep: int = 2
     generation: int = 0
+    weights: str = ""
     _launches: dict[int, bytes] = field(default_factory=dict)
     _tensors: dict[int, bytes] = field(default_factory=dict)
     _given: int = 0
@@ -49,7 +52,14 @@ class FlightFile:
         first = self._given % TENSORS
         for tensor in given:
             packed = flight_recorder.TENSOR.codec.pack(
-                self.generation, tensor.slot, tensor.status, 0x1000, tensor.begin, len(tensor.data)
+                self.generation,
+                tensor.slot,
+                tensor.status,
+                0x1000,
+                tensor.begin,
+                len(tensor.data),
+                tensor.place,
+                *tensor.hash,
             )
             self._tensors[self._given % TENSORS] = packed
             self._given += 1
@@ -72,8 +82,8 @@ class FlightFile:
 
     def bytes(self, magic: bytes = flight_recorder.MAGIC, version: int = flight_recorder.VERSION) -> bytes:
         header = flight_recorder.HEADER.codec.pack(
-            magic, version, 4711, self.keep, LAUNCHES, TENSORS, DATA, BYTES, BYTES
+            magic, version, 4711, self.keep, LAUNCHES, TENSORS, len(self.weights), DATA, BYTES, BYTES
         )
         launches = b"".join(self._launches.get(i, bytes(flight_recorder.LAUNCH.size)) for i in range(LAUNCHES))
         tensors = b"".join(self._tensors.get(i, bytes(flight_recorder.TENSOR.size)) for i in range(TENSORS))
-        return (header + launches + tensors).ljust(DATA, b"\0") + bytes(self._data)
+        return (header + launches + tensors + self.weights.encode()).ljust(DATA, b"\0") + bytes(self._data)

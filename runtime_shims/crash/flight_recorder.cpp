@@ -25,17 +25,18 @@ uint64_t default_bytes() { return std::min(kDefaultBytes, SharedFile::free_bytes
 
 }  // namespace
 
-std::string Flight::open(const std::string& run_directory, uint64_t keep, std::optional<uint64_t> bytes,
-                         bool on_device) {
+std::string Flight::open(const std::string& run_directory, uint64_t keep, std::optional<uint64_t> bytes, bool on_device,
+                         const std::string& weights) {
   FlightHeader described{};
   described.version = AOTI_DEBUG_FLIGHT_VERSION;
   described.pid = static_cast<uint32_t>(getpid());
   described.keep = static_cast<uint32_t>(keep);
   described.n_launches = static_cast<uint32_t>(std::max<uint64_t>(on_device ? kInFlight : 64, 2 * keep));
   described.n_tensors = std::max<uint32_t>(described.n_launches * kTensorsPerLaunch, 2 * kMaxTensors);
-  described.data = aligned(
-      sizeof(FlightHeader) + described.n_launches * sizeof(FlightLaunch) + described.n_tensors * sizeof(FlightTensor),
-      SharedFile::kPageBytes);
+  described.weights_bytes = static_cast<uint32_t>(weights.size());
+  const uint64_t tables =
+      sizeof(FlightHeader) + described.n_launches * sizeof(FlightLaunch) + described.n_tensors * sizeof(FlightTensor);
+  described.data = aligned(tables + weights.size(), SharedFile::kPageBytes);
   described.data_bytes = aligned(bytes.value_or(default_bytes()), SharedFile::kPageBytes);
   described.host_bytes =
       on_device ? aligned(described.data_bytes / kHostShare, SharedFile::kPageBytes) : described.data_bytes;
@@ -55,6 +56,7 @@ std::string Flight::open(const std::string& run_directory, uint64_t keep, std::o
     host_ = FlightRing(0, 0, keep);
   }
   *header() = described;
+  memcpy(shared_.base() + tables, weights.data(), weights.size());
   std::atomic_thread_fence(std::memory_order_release);
   memcpy(header()->magic, AOTI_DEBUG_FLIGHT_MAGIC, sizeof(described.magic));
   open_.store(true, std::memory_order_release);
@@ -126,6 +128,10 @@ Flight::Plan Flight::plan(uint64_t generation, const FlightOrder& order, const s
   for (const size_t i : by_size) {
     const FlightSource& source = sources[i];
     if (!source.readable) continue;
+    if (source.referred) {
+      plan.status[i] = FLIGHT_REFERRED;
+      continue;
+    }
     uint64_t& total = totals[source.on_device ? 1 : 0];
     plan.status[i] = FLIGHT_TOO_LARGE;
     if (source.bytes > limits[source.on_device ? 1 : 0] - total) continue;
@@ -180,7 +186,9 @@ FlightLaunch* Flight::publish(uint64_t generation, const LaunchId& id, const Fli
                                 0,
                                 sources[i].address,
                                 plan.begin[i],
-                                sources[i].bytes};
+                                sources[i].bytes,
+                                sources[i].place,
+                                {sources[i].hash[0], sources[i].hash[1]}};
   }
   tensors_ += count;
   *entry = described;

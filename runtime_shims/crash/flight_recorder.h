@@ -23,13 +23,18 @@ struct FlightSource {
   bool on_device;
   uint64_t address;  // of its first element
   uint64_t bytes;    // up to the end of its last element
+  uint64_t place;    // of a weight, in its file; 0: it is none
+  bool referred;     // the file has its bytes there: it is not copied
+  uint64_t hash[2];  // of a weight that is referred to
 };
 
 class Flight {
  public:
   // Makes the shared memory and links it as flight.bin in the run directory. With `on_device`, a device writes to it.
-  // `bytes` of tensors are kept; nothing: as many as /dev/shm can well spare. "", or why there is no recorder.
-  std::string open(const std::string& run_directory, uint64_t keep, std::optional<uint64_t> bytes, bool on_device);
+  // `bytes` of tensors are kept; nothing: as many as /dev/shm can well spare. `weights` describes the file that the
+  // weights lie in. "", or why there is no recorder.
+  std::string open(const std::string& run_directory, uint64_t keep, std::optional<uint64_t> bytes, bool on_device,
+                   const std::string& weights);
 
   bool is_open() const { return open_.load(std::memory_order_acquire); }
 

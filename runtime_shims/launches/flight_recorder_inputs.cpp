@@ -10,6 +10,24 @@
 #include "tensors/readable.h"
 
 namespace aoti_debug {
+namespace {
+
+// What the file of the weights has of the tensor. On a device only the copy tells whether it is the same.
+void refer(WeightsFile& weights, const TensorMeta& meta, const char* argument, FlightSource* source) {
+  if (logical_bytes(meta) <= kReferredBytes) return;
+  const std::optional<uint64_t> place = weights.find(meta, argument);
+  if (!place.has_value()) return;
+  source->place = *place;
+  if (source->on_device) return;
+  const std::optional<HashSums> same = weights.unchanged(meta, argument, *place);
+  if (!same.has_value()) return;
+  source->referred = true;
+  source->hash[0] = same->first;
+  source->hash[1] = same->second;
+}
+
+}  // namespace
+
 std::vector<FlightSource> flight_sources(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values) {
   const AotiDebugSite& site = *launch.site;
   std::vector<FlightSource> sources;
@@ -23,8 +41,14 @@ std::vector<FlightSource> flight_sources(const LaunchState& launch, const AotiDe
     TensorMeta meta{};
     if (is_known || read_slot(slot, values, false, &meta).tag != VALUE_TENSOR) continue;
     const bool is_readable = unreadable(meta).empty();
-    sources.push_back({static_cast<uint16_t>(i), is_readable, meta.device_type != kDeviceCpu, meta.data,
-                       is_readable ? spanned_bytes(view_of(meta)) : 0});
+    FlightSource source{};
+    source.slot = static_cast<uint16_t>(i);
+    source.readable = is_readable;
+    source.on_device = meta.device_type != kDeviceCpu;
+    source.address = meta.data;
+    source.bytes = is_readable ? spanned_bytes(view_of(meta)) : 0;
+    if (is_readable) refer(launch.call->run->weights, meta, slot.name, &source);
+    sources.push_back(source);
   }
   return sources;
 }

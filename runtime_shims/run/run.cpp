@@ -79,9 +79,11 @@ void Run::start() {
   const bool saves = config.level == LEVEL_SAVE || (watchpoints != nullptr && watchpoints->does(WATCH_SAVE));
   if (saves && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
-    store = std::make_unique<TensorStore>(&journal, directory.path(), limits);
+    store = std::make_unique<TensorStore>(&journal, directory.path(), limits, &weights);
+  }
+  if ((saves || config.flight != 0) && journal.is_open()) {
     const std::string table = table_of_weights(config.weights, package);
-    const std::string problem = table.empty() ? "" : store->read_weights(table);
+    const std::string problem = table.empty() ? "" : weights.open(table);
     if (!problem.empty()) note(NOTE_CONFIGURATION, "weights are saved, not referred to: " + problem, true);
   }
 }
@@ -214,7 +216,7 @@ void Run::open_flight() {
     if (!journal.is_open()) return;
     const bool chosen = config.flight_bytes != kNoLimit;
     const std::optional<uint64_t> bytes = chosen ? std::optional<uint64_t>(config.flight_bytes) : std::nullopt;
-    const std::string reason = flight.open(directory.path(), config.flight, bytes, has_device);
+    const std::string reason = flight.open(directory.path(), config.flight, bytes, has_device, weights.described());
     if (!reason.empty()) note(NOTE_FLIGHT_OFF, "no flight recorder: " + reason, true);
   });
 }

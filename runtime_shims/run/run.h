@@ -111,6 +111,7 @@ class Run {
   Summaries summaries;
   LiveText live;
   Headlines headlines{&live};
+  WeightsFile weights;                           // that tensors are compared with before they are kept
   std::unique_ptr<TensorStore> store;            // level 1, and for watchpoints that save
   std::unique_ptr<Watchpoints> watchpoints;      // nullptr: there are none
   CapturedStatistics captured_statistics;        // of calls that CUDA graphs capture

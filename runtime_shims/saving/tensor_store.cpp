@@ -102,8 +102,12 @@ int ensure_directory(const std::string& path) {
 
 }  // namespace
 
-TensorStore::TensorStore(Journal* journal, std::string run_directory, const SaveLimits& limits)
-    : journal_(journal), directory_(std::move(run_directory)), budget_(directory_, limits), pool_(journal) {}
+TensorStore::TensorStore(Journal* journal, std::string run_directory, const SaveLimits& limits, WeightsFile* weights)
+    : journal_(journal),
+      directory_(std::move(run_directory)),
+      budget_(directory_, limits),
+      weights_(weights),
+      pool_(journal) {}
 
 std::shared_ptr<SaveJob> TensorStore::make_job(const SaveRequest& request, SaveBatch* batch, JournalWriter* writer) {
   const device::TensorView view = view_of(request.meta);
@@ -124,7 +128,7 @@ std::shared_ptr<SaveJob> TensorStore::make_job(const SaveRequest& request, SaveB
   job->path = tensor_path(request.id, request.phase, request.kernel, request.argument, request.meta);
   // Whatever replaces a result maps its elements: in row-major order, without gaps.
   const bool is_mappable = !request.written || job->reader.is_contiguous();
-  if (job->bytes > kReferredBytes && is_mappable) job->place = weights_.find(request.meta, request.argument);
+  if (job->bytes > kReferredBytes && is_mappable) job->place = weights_->find(request.meta, request.argument);
   return job;
 }
 
@@ -169,7 +173,7 @@ bool TensorStore::link_known(SaveJob& job, JournalWriter* writer) {
 }
 
 bool TensorStore::refer(SaveJob& job, const SaveRequest& request, uint64_t place, JournalWriter* writer) {
-  const HashSums sums = weights_.hash(request.meta, place, job.header_hash);
+  const HashSums sums = weights_->hash(request.meta, place, job.header_hash);
   const uint64_t hash[2] = {hash_finish(sums.first, job.bytes), hash_finish(sums.second, job.bytes)};
   const bool has_one = job.hash[1] == 0;  // the device gives one hash only
   if (hash[0] != job.hash[0] || (!has_one && hash[1] != job.hash[1])) return false;
@@ -177,7 +181,7 @@ bool TensorStore::refer(SaveJob& job, const SaveRequest& request, uint64_t place
   if (!budget_.reserve(0)) return true;
   job.reserved = 0;
   job.refers = true;
-  job.header = weights_.reference(request.argument, request.meta, place, hash);
+  job.header = weights_->reference(request.argument, request.meta, place, hash);
   conclude(job, create_temporary(job), writer);
   return true;
 }

@@ -42,12 +42,10 @@ struct SaveJob;
 
 class TensorStore {
  public:
-  TensorStore(Journal* journal, std::string run_directory, const SaveLimits& limits);
+  // Weights that `weights` has are referred to.
+  TensorStore(Journal* journal, std::string run_directory, const SaveLimits& limits, WeightsFile* weights);
   TensorStore(const TensorStore&) = delete;
   TensorStore& operator=(const TensorStore&) = delete;
-
-  // Reads the table of weights that need not be saved (weights_file.h). Returns what is wrong with it.
-  std::string read_weights(const std::string& table) { return weights_.open(table); }
 
   // False once a limit, a full disk or an error has stopped the saving.
   bool is_saving() const { return !budget_.has_stopped(); }
@@ -107,7 +105,7 @@ class TensorStore {
   const std::string directory_;
   SaveBudget budget_;
   KnownFiles known_;
-  WeightsFile weights_;
+  WeightsFile* weights_;
   StagingPool staging_;
   std::atomic<uint64_t> n_temporary_{0};
   WriterPool pool_;

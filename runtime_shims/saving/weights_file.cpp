@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "machine/file.h"
+#include "safetensors_file.h"
 #include "tensors/dtype.h"
 #include "text/number_text.h"
 
@@ -136,6 +137,22 @@ HashSums WeightsFile::hash(const TensorMeta& meta, uint64_t begin, uint64_t layo
   const std::lock_guard<std::mutex> lock(mutex_);
   hashes_[place] = sums;
   return sums;
+}
+
+std::string WeightsFile::described() const {
+  if (weights_.empty() && named_.empty()) return "";
+  return path_ + "\t" + std::to_string(size_) + "\t" + sha256_;
+}
+
+std::optional<HashSums> WeightsFile::unchanged(const TensorMeta& meta, const std::string& argument, uint64_t begin) {
+  const device::TensorView view = view_of(meta);
+  const std::string header = safetensors_header(argument, meta);
+  const uint64_t layout = hash_bytes(reinterpret_cast<const uint8_t*>(header.data()), header.size(), 0);
+  const HashSums sums = hash_elements(StridedReader(view), view.numel, view.element_bytes);
+  const HashSums expected = hash(meta, begin, layout);
+  if (sums.first != expected.first || sums.second != expected.second) return std::nullopt;
+  const uint64_t bytes = logical_bytes(meta);
+  return HashSums{hash_finish(sums.first, bytes), hash_finish(sums.second, bytes)};
 }
 
 std::string WeightsFile::reference(std::string_view key, const TensorMeta& meta, uint64_t begin,

@@ -36,6 +36,12 @@ class WeightsFile {
   // the name of a weight of the same size. The hash tells if it does.
   std::optional<uint64_t> find(const TensorMeta& meta, const std::string& argument) const;
 
+  // The first line of the table; "" where no tensor is found.
+  std::string described() const;
+
+  // The content hash of a tensor in host memory, if the file has its bytes at `begin`.
+  std::optional<HashSums> unchanged(const TensorMeta& meta, const std::string& argument, uint64_t begin);
+
   // The content hash of what the file has in the place of the tensor, whose element 0 `find` has found. Computed once
   // for each layout, of which `layout` is a hash.
   HashSums hash(const TensorMeta& meta, uint64_t begin, uint64_t layout);

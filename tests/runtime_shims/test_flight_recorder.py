@@ -15,6 +15,7 @@ import torch
 from aoti_debug.runs.rundir import flight_recorder
 from aoti_debug.runs.rundir.flight_recorder import FlightStatus, KeptLaunch, Recording
 from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.reference_hash import content_hash
 from tests.runtime_shims.runtime_library import (
     IN,
     INOUT,
@@ -32,7 +33,7 @@ from tests.runtime_shims.runtime_library import (
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
-KEPT, TOO_LARGE, UNREADABLE, NOT_COPIED, BUSY, FULL = FlightStatus
+KEPT, TOO_LARGE, UNREADABLE, NOT_COPIED, BUSY, FULL, REFERRED = FlightStatus
 PAGE = 4096
 
 
@@ -137,6 +138,56 @@ def test_the_memory_grows_to_what_the_launches_need(load: Load, run: Path) -> No
         launch_with(runtime, site, small)
     assert (32 << 20) <= path.stat().st_blocks * 512 < 70 << 20
     assert [len(tensors[0]) for tensors in kept(run).values()] == [16, 1 << 23, 16]
+
+
+@pytest.fixture
+def weight(tmp_path: Path) -> tuple[torch.Tensor, Path]:
+    """A weight, and the table that says where a file has it."""
+    tensor = torch.arange(512 * 1024, dtype=torch.float32).reshape(512, 1024)
+    file, table = tmp_path / "model.pt2", tmp_path / "table"
+    file.write_bytes(bytes(192) + tensor.numpy().tobytes())
+    table.write_text(f"{file}\t{file.stat().st_size}\tabc\n{tensor.data_ptr()}\t{tensor.nbytes}\t192\n")
+    return tensor, table
+
+
+@pytest.mark.parametrize("level", [1, 3])
+def test_weights_that_their_file_has_are_not_copied(
+    load: Load, run: Path, weight: tuple[torch.Tensor, Path], level: int
+) -> None:
+    tensor, table = weight
+    runtime = load(LEVEL=level, FLIGHT=4, FILTER="!*", WEIGHTS=table)
+    site = runtime.site(0, "k", Slot("w"), Slot("rows", value=1), Slot("small", value=2), Slot("other", value=3))
+    given = [Handle(t) for t in (tensor, tensor[100:400], tensor[:8], tensor.clone())]
+    with runtime.call():
+        launch_with(runtime, site, *given)
+        tensor[511, 1023] = -1
+        launch_with(runtime, site, *given)
+    found = recording(run)
+    assert found.weights is not None
+    assert (Path(found.weights.path), found.weights.sha256) == (table.parent / "model.pt2", "abc")
+    before, after = found.launches
+    assert [(t.status, t.place) for t in before.tensors] == [
+        (REFERRED, 192),
+        (REFERRED, 192 + 100 * 4096),
+        (KEPT, 0),
+        (KEPT, 0),
+    ]
+    rows = tensor[100:400].numpy().tobytes()
+    assert before.tensors[1].hash == (content_hash(rows), content_hash(rows, 0xD1B54A32D192ED03))
+    assert [(t.status, t.place) for t in after.tensors[:2]] == [(KEPT, 192), (REFERRED, 192 + 100 * 4096)]
+    assert bytes(found.bytes_of(after.tensors[0])) == tensor.numpy().tobytes()
+
+
+def test_weights_on_a_device_are_copied_with_their_place(
+    start: Load, run: Path, weight: tuple[torch.Tensor, Path]
+) -> None:
+    tensor, table = weight
+    runtime = start(LEVEL=3, FLIGHT=2, FILTER="!*", WEIGHTS=table)
+    site = runtime.site(0, "k", Slot("w"))
+    with runtime.call():
+        launch_with(runtime, site, on_device(runtime, tensor))
+    (kept_tensor,) = recording(run).launches[0].tensors
+    assert (kept_tensor.status, kept_tensor.place) == (KEPT, 192)
 
 
 def test_small_tensors_come_before_large_ones(load: Load, run: Path) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir import flight_recorder, rescued_tensors, run_directory
 from aoti_debug.runs.rundir.flight_recorder import FlightStatus, KeptLaunch, KeptTensor, Recording
-from aoti_debug.runs.rundir.formats import shared_files, tensor_file_format
+from aoti_debug.runs.rundir.formats import shared_files, tensor_file_format, weight_reference
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
+from aoti_debug.runs.rundir.formats.weight_reference import WeightReference
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
@@ -83,8 +85,9 @@ class InputBytes:
 
     Attributes:
         slot: its index in the launch's arguments.
-        data: the bytes from the first element to the end of the last one.
+        data: the bytes from the first element to the end of the last one; none of a weight that is referred to.
         reason: why these bytes are not to be had; "" if they are.
+        weight: the reference to the weight that has these bytes; None where there is none.
     """
 
     launch: Launch
@@ -92,6 +95,7 @@ class InputBytes:
     layout: Layout
     data: bytes | memoryview
     reason: str = ""
+    weight: WeightReference | None = None
 
 
 def save(run: RunDir, tensors: Iterable[InputBytes]) -> Rescue:
@@ -121,10 +125,42 @@ def _kept(run: RunDir, verdict: Verdict, recording: Recording) -> Iterator[Input
         launch = run.launches.find(kept.key)
         for tensor, layout in () if launch is None else _unsaved(launch, kept.tensors):
             assert launch is not None
-            reason = flight_recorder.REASONS.get(tensor.status, "")
+            data, reason = recording.bytes_of(tensor), flight_recorder.REASONS.get(tensor.status, "")
             if not reason and tensor.bytes < layout.extent_bytes:
                 reason = "the flight recorder has only a part of its bytes"
-            yield InputBytes(launch, tensor.slot, layout, recording.bytes_of(tensor), reason)
+            weight = None if reason else _weight(recording, tensor, launch.args[tensor.slot].name, layout)
+            yield InputBytes(launch, tensor.slot, layout, data, reason, weight)
+
+
+def _weight(recording: Recording, tensor: KeptTensor, name: str, layout: Layout) -> WeightReference | None:
+    """The reference to the weight that a tensor is; None if it is none, or its file has other bytes."""
+    file = recording.weights
+    if file is None or not tensor.place:
+        return None
+    reference = WeightReference(
+        format=weight_reference.FORMAT,
+        name=name,
+        file=file.path,
+        size=file.size,
+        sha256=file.sha256,
+        begin=tensor.place,
+        dtype=layout.dtype,
+        shape=layout.shape,
+        strides=layout.strides,
+        storage_offset=layout.storage_offset,
+        storage_bytes=layout.storage_bytes,
+        hash=tensor.hash,
+    )
+    if tensor.status is FlightStatus.REFERRED:
+        return reference
+    import numpy as np
+
+    elements = _row_major(recording.bytes_of(tensor), layout)  # of a device, which had no time to compare them
+    try:
+        same = np.array_equal(reference.elements(), np.frombuffer(elements, np.uint8))
+    except RunDirError:
+        return None
+    return replace(reference, hash=tensor_file_format.content_hashes(elements)) if same else None
 
 
 def _select(verdict: Verdict, recording: Recording) -> list[KeptLaunch]:
@@ -155,14 +191,19 @@ def _record(tensor: InputBytes) -> TensorFile:
     if not reason and not tensor_file_format.is_storable(layout.dtype):
         reason = flight_recorder.REASONS[FlightStatus.UNREADABLE]
     path = tensor_file_format.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
-    hashes = (0, 0) if reason else tensor_file_format.content_hashes(_elements(tensor))
+    hashes, status = (0, 0), SaveStatus.SKIPPED
+    if tensor.weight is not None:
+        path = str(weight_reference.instead_of(Path(path)))
+        hashes, status = tensor.weight.hash, SaveStatus.REFERRED
+    elif not reason:
+        hashes, status = tensor_file_format.content_hashes(_elements(tensor)), SaveStatus.WRITTEN
     return TensorFile(
         time_ns=launch.begin_ns,
         thread=launch.thread,
         key=launch.key,
         slot=tensor.slot,
         phase=Phase.BEFORE,
-        status=SaveStatus.SKIPPED if reason else SaveStatus.WRITTEN,
+        status=status,
         bytes=layout.bytes,
         hash=hashes,
         path="" if reason else path,
@@ -172,7 +213,10 @@ def _record(tensor: InputBytes) -> TensorFile:
 
 def _elements(tensor: InputBytes) -> memoryview:
     """The bytes of the logical tensor, row-major."""
-    data, layout = memoryview(tensor.data), tensor.layout
+    return _row_major(memoryview(tensor.data), tensor.layout)
+
+
+def _row_major(data: memoryview, layout: Layout) -> memoryview:
     if layout.contiguous:
         return data[: layout.bytes]
     import numpy as np
@@ -185,12 +229,15 @@ def _elements(tensor: InputBytes) -> memoryview:
 
 
 def _write(path: Path, tensor: InputBytes) -> None:
-    """Writes a tensor file atomically.
+    """Writes a tensor file, or a reference, atomically.
 
     Raises:
         OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write.replace_file(path) as temporary, temporary.open("wb") as file:
+        if tensor.weight is not None:
+            file.write(f"{json_data.to_text(tensor.weight)}\n".encode())
+            return
         file.write(tensor_file_format.header(tensor.launch.args[tensor.slot].name, tensor.layout))
         file.write(_elements(tensor))

@@ -7,6 +7,7 @@ Its structs are those of runtime_shims/formats/flight_recorder_format.h; tests/b
 from __future__ import annotations
 
 import mmap
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from enum import Enum
@@ -16,10 +17,11 @@ from typing import NamedTuple
 from aoti_debug.base.abi import CallKind, Struct
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.weights_file import WeightsFile
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 
 MAGIC = b"AOTIDBF1"
-VERSION = 1
+VERSION = 2
 
 
 class FlightStatus(int, Enum):
@@ -31,18 +33,20 @@ class FlightStatus(int, Enum):
     NOT_COPIED = 3
     BUSY = 4
     FULL = 5
+    REFERRED = 6
 
 
 HEADER = Struct(
     "FlightHeader",
-    "magic:8s version:I pid:I keep:I n_launches:I n_tensors:I reserved:I data:Q data_bytes:Q host_bytes:Q reserved2:Q",
+    "magic:8s version:I pid:I keep:I n_launches:I n_tensors:I weights_bytes:I data:Q data_bytes:Q host_bytes:Q "
+    "reserved2:Q",
 )
 LAUNCH = Struct(
     "FlightLaunch",
     "generation:Q arrived:I thread:I call:I launch:I kind:B reserved:7B stream:Q model:Q host_begin:Q host_end:Q "
     "device_begin:Q device_end:Q first:I n_tensors:I n_left_out:I reserved2:I",
 )
-TENSOR = Struct("FlightTensor", "generation:I slot:H status:B reserved:B address:Q begin:Q bytes:Q")
+TENSOR = Struct("FlightTensor", "generation:I slot:H status:B reserved:B address:Q begin:Q bytes:Q place:Q hash:2Q")
 
 STRUCTS = (HEADER, LAUNCH, TENSOR)
 
@@ -62,8 +66,10 @@ class KeptTensor(NamedTuple):
     slot: int
     status: FlightStatus
     address: int  # of the first element
-    begin: int  # bytes from the beginning of the file
+    begin: int  # bytes from the beginning of the file, if it was kept
     bytes: int  # from the first element to the end of the last one
+    place: int  # of a weight: the byte of its file at which element 0 may lie; 0 where there is none
+    hash: tuple[int, int]  # of a weight that is referred to
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,12 @@ class Recording:
     Attributes:
         keep: the number of launches to keep (AOTI_DEBUG_FLIGHT).
         launches: those that are complete, oldest first.
+        weights: the file that weights lie in; None where it is not known.
     """
 
     keep: int
     launches: tuple[KeptLaunch, ...]
+    weights: WeightsFile | None
     _data: memoryview
 
     def bytes_of(self, tensor: KeptTensor) -> memoryview:
@@ -148,28 +156,36 @@ def read(path: Path) -> Recording | None:
         raise RunDirError(f"cannot read {path}: {error}") from error
     if len(data) < HEADER.size or bytes(data[:8]) == bytes(8):
         return None
-    _, keep, n_launches, n_tensors, begin, size, _ = HEADER.read_header(path, data, MAGIC, VERSION)
+    _, keep, n_launches, n_tensors, text_bytes, begin, size, _ = HEADER.read_header(path, data, MAGIC, VERSION)
     table = HEADER.size + n_launches * LAUNCH.size
-    if begin < table + n_tensors * TENSOR.size or len(data) < begin + size:
+    text = table + n_tensors * TENSOR.size
+    if begin < text + text_bytes or len(data) < begin + size:
         raise RunDirError(f"{path} is truncated")
     entries = sorted(
         _Entry(*values) for values in LAUNCH.codec.iter_unpack(data[HEADER.size : table]) if values[0] != 0
     )
     tensors = [TENSOR.codec.unpack_from(data, table + index * TENSOR.size) for index in range(n_tensors)]
     launches = (_launch(entry, tensors, begin, size) for entry in _intact(entries))
-    return Recording(keep, tuple(launch for launch in launches if launch is not None), data)
+    weights = _weights(bytes(data[text : text + text_bytes]))
+    return Recording(keep, tuple(launch for launch in launches if launch is not None), weights, data)
+
+
+def _weights(text: bytes) -> WeightsFile | None:
+    """The file that weights lie in; None where there is none, or the text does not name one."""
+    fields = os.fsdecode(text).split("\t")
+    return WeightsFile(fields[0], int(fields[1]), fields[2], {}) if len(fields) == 3 and fields[1].isdecimal() else None
 
 
 def _launch(entry: _Entry, tensors: Sequence[tuple[int, ...]], data: int, size: int) -> KeptLaunch | None:
     """The launch of an entry; None if its list of tensors was overwritten."""
     kept_tensors = []
     for index in range(entry.first, entry.first + entry.n_tensors):
-        generation, slot, status, address, begin, bytes_ = tensors[index % len(tensors)]
+        generation, slot, status, address, begin, bytes_, place, *hash_ = tensors[index % len(tensors)]
         flight_status = FlightStatus(status)
         is_kept = flight_status is FlightStatus.KEPT
         if generation != entry.generation & 0xFFFFFFFF or (is_kept and begin + bytes_ > size):
             return None
-        kept_tensors.append(KeptTensor(slot, flight_status, address, data + begin, bytes_))
+        kept_tensors.append(KeptTensor(slot, flight_status, address, data + begin, bytes_, place, (hash_[0], hash_[1])))
     key = LaunchKey(CallKind(entry.kind), entry.call, entry.launch)
     return KeptLaunch(key, entry.generation, tuple(kept_tensors), entry.n_left_out)
 

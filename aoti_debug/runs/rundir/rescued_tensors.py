@@ -12,6 +12,7 @@ from typing import Any
 from aoti_debug.base.abi import CallKind, Phase, SaveStatus
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
+from aoti_debug.runs.rundir.formats import weight_reference
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 
 NAME = "rescued.json"
@@ -74,14 +75,14 @@ def _record(tensor: _Tensor) -> TensorFile:
     call, _, launch = tensor.launch.rpartition(".")
     kind = CallKind.CONSTANT if call.startswith("c") else CallKind.MODEL
     first, second = (int(part, 16) for part in tensor.hash)
-    status = SaveStatus.SKIPPED if tensor.reason else SaveStatus.WRITTEN
+    kept = SaveStatus.REFERRED if weight_reference.is_reference(Path(tensor.path)) else SaveStatus.WRITTEN
     return TensorFile(
         time_ns=0,
         thread=0,
         key=LaunchKey(kind, int(call.removeprefix("c")), int(launch)),
         slot=tensor.slot,
         phase=Phase.BEFORE,
-        status=status,
+        status=SaveStatus.SKIPPED if tensor.reason else kept,
         bytes=tensor.bytes,
         hash=(first, second),
         path=tensor.path,

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.pt2 import program_weights
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnose import diagnose
@@ -22,7 +24,7 @@ from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, rescued_tensors
 from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir.flight_recorder import FlightStatus
-from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.formats import shared_files, tensor_file_format
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from tests.crashed_run import MANIFEST, NOBODY, SEGV, X, Y, bits, both_launches, crashed, link
@@ -56,6 +58,37 @@ def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> Non
     assert not list(tmp_path.glob("aoti_debug-*"))
     assert rescue.rescue(path).launches == ()
     assert values(open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("status", [FlightStatus.REFERRED, FlightStatus.KEPT])
+def test_weights_that_their_file_has_are_referred_to(tmp_path: Path, status: FlightStatus) -> None:
+    """A host compares them before the launch; what a device has copied is compared here."""
+    model, data = tmp_path / "model.pt2", bits(5, 6, 7, 8)
+    with zipfile.ZipFile(model, "w") as archive:
+        archive.writestr("model/data/weights/y", data)
+    place = model.read_bytes().index(data)
+    file = FlightFile(weights="\t".join(map(str, _described(model))))
+    referred = status is FlightStatus.REFERRED
+    hashes = tensor_file_format.content_hashes(memoryview(data)) if referred else (0, 0)
+    changed = Given(1, bits(9, 10, 11, 12), 128, place=place)
+    file.launch(1, Given(0, data, 0, status, place, hashes), changed)
+    path = crashed(tmp_path, file)
+    assert rescue.rescue(path).tensors == 2
+    run = rundir.open_run(path)
+    y, w = (argument.files[Phase.BEFORE] for argument in run.launch("0.1").args[:2])
+    assert (y.status, Path(y.path).name) == (SaveStatus.REFERRED, "before_launch_second_y_cpu.weight.json")
+    assert (y.hash, y.bytes) == (tensor_file_format.content_hashes(memoryview(data)), 16)
+    assert (w.status, Path(w.path).suffix) == (SaveStatus.WRITTEN, ".safetensors")
+    assert values(run, "0.1") == {"y": [[5, 6], [7, 8]], "w": [[9, 11], [10, 12]]}
+    model.unlink()
+    with pytest.raises(RunDirError, match="which does not exist"):
+        values(run, "0.1")
+
+
+def _described(model: Path) -> tuple[str, int, str]:
+    weights = program_weights.describe(model, {})
+    return weights.path, weights.size, weights.sha256
 
 
 @pytest.mark.usefixtures("shared")

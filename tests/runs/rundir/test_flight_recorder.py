@@ -95,8 +95,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert flight_recorder.read(path) is None
     path.write_bytes(FlightFile().bytes(magic=bytes(8)))  # the process died while it set the memory up
     assert flight_recorder.read(path) is None
-    path.write_bytes(FlightFile().bytes(version=2))
-    with pytest.raises(RunDirError, match="version 2"):
+    path.write_bytes(FlightFile().bytes(version=3))
+    with pytest.raises(RunDirError, match="version 3"):
         flight_recorder.read(path)
     path.write_bytes(FlightFile().bytes()[:-1])
     with pytest.raises(RunDirError, match="truncated"):

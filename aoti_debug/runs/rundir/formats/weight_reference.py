@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".weight.json"
 _LARGEST = 1 << 20  # bytes of a reference
-_FORMAT = 1
+FORMAT = 1
 _RUN, _PACKAGES = 3, "packages"  # a reference lies in RUN/tensors/CALL/LAUNCH, a package that is kept in RUN/packages
 _AGAIN = "run the package again at level 1"
 
@@ -129,6 +129,11 @@ def beside(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix(SUFFIX)}.safetensors")
 
 
+def instead_of(path: Path) -> Path:
+    """The reference in place of a tensor file."""
+    return path.with_name(f"{path.name.removesuffix('.safetensors')}{SUFFIX}")
+
+
 def is_beside(path: Path) -> bool:
     """True if a tensor file, and no link to one, lies beside a reference."""
     return untrusted_files.is_file(path.parent, beside(path).name)
@@ -147,7 +152,7 @@ def read(path: Path) -> WeightReference:
         is_possible = len(found.shape) == len(found.strides) and min((*found.shape, *found.strides, 0)) == 0
         most = max(found.stored.nbytes, found.nbytes)
         begins = found.begin >= 0 and 0 < most <= found.size - found.begin
-        if found.format != _FORMAT or not is_possible or not begins:
+        if found.format != FORMAT or not is_possible or not begins:
             raise ValueError("it is no reference to a part of the file that it names")
     except FileNotFoundError as error:
         raise RunDirError(f"{printable(str(path))} is missing", hint=_AGAIN) from error

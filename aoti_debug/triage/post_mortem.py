@@ -28,7 +28,7 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
-from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place, place_of
 from aoti_debug.runs.diagnosis.run_findings import crash_text, finding_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.running_process import PackageState
@@ -133,16 +133,30 @@ def _investigate(package: Path | None, options: TriageOptions, folder: Path, ste
 
 
 def _of_gpu(package: Path | None, options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
-    """What the core dump of a GPU and the package tell: the kernel, its launch site, no values."""
+    """What the core dump of a GPU and the package tell: the kernel, its launch site, no values.
+
+    One that `run` has had the driver write lies in the run directory: its launches have arguments.
+    """
     given = None if package is None else _package(package, options.name)
     with steps.step("core dump of a GPU") as note:
         core = gpu_core.read(options.model)
-        note.text = f"{core.exception} in {core.kernel or 'an unknown kernel'}"
-    manifest = None if given is None else _manifest(given, options, folder)
+        note.text = f"{core.exception or 'no exception'} in {core.kernel or 'an unknown kernel'}"
+    run = _run_of(options.model.absolute().parent) if options.model.name == run_directory.GPU_CORE else None
+    diagnosed = None if run is None else open_diagnosed(run)
+    if diagnosed is not None and given is None:
+        manifest: Manifest | None = diagnosed.run.manifest
+    else:
+        manifest = None if given is None else _manifest(given, options, folder)
     finding = gpu_core.finding_of(core, manifest)
+    launch = None if diagnosed is None else gpu_core.launch_of(core, diagnosed)
+    if diagnosed is not None and launch is not None:
+        finding = replace(finding, where=place_of(launch), warnings=())
+        finding = gpu_core.with_arguments(finding, core, launch, diagnosed.run.manifest)
+    elif manifest is not None:
+        finding = gpu_core.with_parameters(finding, core, manifest)
     if package is not None and given is not None and given.kind is not ArtifactKind.INSTRUMENTED:
         finding = replace(finding, next=(shlex.join(["aoti-debug", "build", str(package)]),))
-    return Outcome(finding, None)
+    return Outcome(finding, None if diagnosed is None else diagnosed.run)
 
 
 def _package(path: Path, name: str) -> Artifact:

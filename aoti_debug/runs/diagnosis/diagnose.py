@@ -46,7 +46,7 @@ def diagnose(run: RunDir) -> Verdict | None:
         suspects=finding.suspects,
         why=finding.why,
         surfaced=finding.surfaced if finding.surfaced not in finding.suspects else None,
-        next_commands=_next_commands(run, finding),
+        next_commands=(*suggested_commands.gpu_core(run), *_next_commands(run, finding)),
         frames=case.frames(finding),
         hangs=run.state is ExitKind.TIMEOUT,
         waits=() if case.caught is None else case.caught.waits({x.thread: x.id for x in case.open}),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.runs.rundir import recorded_runs
-from aoti_debug.runs.rundir.run_directory import PACKAGE, RunDir
+from aoti_debug.runs.rundir.run_directory import GPU_CORE, PACKAGE, RunDir
 from aoti_debug.runs.rundir.run_json import EMBEDDED
 from aoti_debug.runs.rundir.timeline import Launch
 
@@ -60,6 +60,12 @@ def triage(run: RunDir, model: Path) -> str:
     words += [word for module in run.info.imports for word in ("--import", module)]
     words += [word for path in run.info.libraries for word in ("--load-library", path)]
     return shlex.join(words)
+
+
+def gpu_core(run: RunDir) -> tuple[str, ...]:
+    """The command that reads the core dump of the GPU in a run directory; none without one."""
+    path = run.path / GPU_CORE
+    return (shlex.join(["aoti-debug", "triage", word_of(path)]),) if path.exists() else ()
 
 
 def show(run: RunDir, subject: str = "") -> str:

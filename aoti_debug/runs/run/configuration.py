@@ -20,7 +20,7 @@ from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.protocol import InterposedLibraries, RunRequest
-from aoti_debug.runs.rundir import ranks_directory, run_json
+from aoti_debug.runs.rundir import ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir.run_json import RankInfo, RunInfo
 
 
@@ -88,8 +88,13 @@ def check_device(manifest: Manifest, options: RunOptions) -> None:
     """Checks that the model runs on the device that the options are for.
 
     Raises:
-        UsageError: it runs on a CPU, and replays of a CUDA graph are to be measured.
+        UsageError: it runs on a CPU, and replays of a CUDA graph are to be measured, or the GPU's core dump is wanted.
     """
+    if options.gpu_core and manifest.device != "cuda":
+        raise UsageError(
+            f"{options.package.name} runs on a CPU: there is no core dump of a GPU",
+            hint="without --gpu-core it is run; `ulimit -c unlimited` lets the system write core files of processes",
+        )
     if options.device_times is not None and options.device_times.replays and manifest.device != "cuda":
         raise UsageError(
             f"{options.package.name} runs on a CPU: no CUDA graph can capture it",
@@ -229,6 +234,25 @@ def recording_variables(path: Path, options: RunOptions, level: int) -> dict[str
     return {name.value: str(value) for name, value in variables.items() if value is not None}
 
 
+_LIGHTWEIGHT = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory"
+CORE_FILE, CORE_PIPE = "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_PIPE"
+
+
+def core_dump_variables(path: Path, temporary: Path) -> dict[str, str]:
+    """The variables that have the CUDA driver write a core dump into a run directory, without the memory of the GPU.
+
+    The process goes on after it, so that its own end is recorded as without the dump. Writing to the pipe that the
+    driver makes asks for one of what the GPU does now (CUDA-GDB manual, "GPU core dump support").
+    """
+    return {
+        "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1",
+        "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
+        CORE_FILE: str(path.resolve() / run_directory.GPU_CORE),
+        "CUDA_COREDUMP_GENERATION_FLAGS": f"{_LIGHTWEIGHT},skip_abort",
+        CORE_PIPE: str(temporary.resolve() / "gpu.pipe"),
+    }
+
+
 def run_environment(path: Path, options: RunOptions, level: int, temporary: Path) -> dict[str, str]:
     """This process's environment and the variables that configure the runtime.
 
@@ -240,6 +264,7 @@ def run_environment(path: Path, options: RunOptions, level: int, temporary: Path
         **os.environ,
         **_gpu_of(options.rank),
         **options.environment,
+        **(core_dump_variables(path, temporary) if options.gpu_core else {}),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(temporary),
         **recording_variables(path, options, level),

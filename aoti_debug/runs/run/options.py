@@ -67,6 +67,8 @@ class RunOptions:
         device_times: on a GPU, keep what its profiler records of the calls, or of replays of a CUDA graph.
         threads: the threads that make the calls; None for the one of the process.
         shown: what is printed of launches; NOTHING also if the environment asks for more.
+        gpu_core: have the CUDA driver write a core dump, without the GPU's memory, into the run directory: where a
+            kernel fails, and before a process is killed in which one may hang.
     """
 
     package: Path
@@ -104,6 +106,7 @@ class RunOptions:
     device_times: DeviceTimes | None = None
     threads: ThreadPlan | None = None
     shown: Shown = Shown.ALL
+    gpu_core: bool = False
 
     @property
     def site_filter(self) -> SiteFilter:
@@ -239,6 +242,7 @@ def words_of(options: RunOptions) -> tuple[str, ...]:
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words = ["--guards"] if options.guards else []
+    words += ["--gpu-core"] if options.gpu_core else []
     if options.threads is not None and options.threads.threads > 1:
         words += ["--threads", str(options.threads.threads), "--runners", str(options.threads.runners)]
         words += ["--update-weights"] if options.threads.updates is WeightUpdates.EQUAL else []

@@ -19,6 +19,7 @@ from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PAREN
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
+from aoti_debug.runs.run.configuration import CORE_FILE, CORE_PIPE
 from aoti_debug.runs.run.protocol import (
     WORKER,
     CallsBegun,
@@ -32,7 +33,8 @@ from aoti_debug.runs.run.protocol import (
     Unloaded,
     read_message,
 )
-from aoti_debug.runs.run.watchdog import Limits, Watchdog, request_stacks
+from aoti_debug.runs.run.watchdog import Limits, Watchdog, request_gpu_core, request_stacks
+from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage, ToolCalls
 
 _MESSAGES = "messages"  # the third pipe, beside "stdout" and "stderr"
@@ -125,6 +127,9 @@ class ModelProcess:
 
     def __init__(self, request: RunRequest, environment: Mapping[str, str]) -> None:
         self._run = Path(request.run)
+        self._dump = self._run / run_directory.GPU_CORE
+        is_asked_for = environment.get(CORE_FILE) == str(self._dump.resolve())
+        self._core_pipe = environment.get(CORE_PIPE, "") if is_asked_for else ""
         self._messages, write_end = os.pipe()
         try:
             self._child = python_process.start(
@@ -196,6 +201,8 @@ class ModelProcess:
         if not reason or self._child.poll() is not None:
             return ""
         request_stacks(self.pid, self._run)
+        if self._core_pipe:
+            request_gpu_core(self.pid, Path(self._core_pipe), self._dump)
         self._child.kill()
         return reason
 

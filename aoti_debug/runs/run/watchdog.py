@@ -29,6 +29,9 @@ _JOURNAL = "journal.bin"
 _POLL_INTERVAL = 1.0  # seconds between two reads of the journal
 _STACKS_TIMEOUT = 2.0  # seconds in which the threads must write their stacks
 _QUIET_TIME = 0.3  # seconds without another stack after which all threads are taken to have answered
+_DUMP_TIMEOUT = 30.0  # seconds in which the driver must write a core dump of a GPU
+_DUMP_QUIET_TIME = 1.0  # seconds without another byte of it after which it is taken to be complete
+_TRIGGER_BYTES = 1 << 16  # one byte need not reach the driver
 _MAX_THREADS = 256
 _CALLED = frozenset({RunStage.CALL, RunStage.SYNCHRONISE, RunStage.UNLOAD})
 _LOADED = _CALLED | {RunStage.LOAD}
@@ -189,6 +192,32 @@ def request_stacks(pid: int, run: Path) -> None:
         new_size = len(_bytes(path))
         if new_size != size:
             size, quiet_end = new_size, time.monotonic() + _QUIET_TIME
+
+
+def request_gpu_core(pid: int, pipe: Path, dump: Path) -> None:
+    """Asks the CUDA driver of a process for a core dump; returns when it is written, or after half a minute.
+
+    Args:
+        pipe: that the driver listens to; without it, or without a listener, nothing is done.
+        dump: the file that the driver writes.
+    """
+    if dump.exists():  # of a kernel that has failed
+        return
+    try:
+        descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return
+    with contextlib.suppress(OSError):  # the pipe is full
+        os.write(descriptor, bytes(_TRIGGER_BYTES))
+    os.close(descriptor)
+    began, deadline, size, quiet_end = time.time(), time.monotonic() + _DUMP_TIMEOUT, -1, 0.0
+    while time.monotonic() < deadline and (size <= 0 or time.monotonic() < quiet_end):
+        if not stamped_directories.is_running_since(pid, began):
+            return
+        time.sleep(0.1)
+        new_size = dump.stat().st_size if dump.exists() else 0
+        if new_size != size:
+            size, quiet_end = new_size, time.monotonic() + _DUMP_QUIET_TIME
 
 
 def waits_of(pid: int, machine: str = platform.machine()) -> Mapping[int, str]:

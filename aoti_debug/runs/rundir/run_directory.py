@@ -44,6 +44,7 @@ PACKAGE = "package.pt2"
 PACKAGES = "packages"  # the folder of those that a script loaded
 WEIGHTS = "weights"  # in it, while the script runs: where their weights lie
 RANDOM_INPUTS = "inputs.pt"  # generated for the run
+GPU_CORE = "gpu.core"  # the core dump of a GPU that the driver wrote
 
 _LAUNCH_ID = re.compile(r"(?:(c?)(\d+)\.)?(\d+)\Z")
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import NoteCode, Phase, SaveStatus
-from aoti_debug.base.errors import TargetError
+from aoti_debug.base.errors import TargetError, ToolchainError
+from aoti_debug.base.machine.compiler import find_program
 from aoti_debug.compare.locate_operator import LocatedOperand, trace_fault
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.repro.repro import missing_inputs
@@ -17,13 +18,16 @@ from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
-from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof
 from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation import gpu_core
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 from aoti_debug.triage.investigation.graph_trace import with_graph, with_operand
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
@@ -114,10 +118,12 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
     """Replays the launch alone, exactly, with bounds checks and under a sanitizer, and explains the access."""
     launch = suspicion.launch
     if launch is None:
-        return Outcome(suspicion.finding, suspicion.run)
+        return Outcome(_with_gpu_core(investigation, suspicion.finding, suspicion.run), suspicion.run)
     source = suspicion.with_inputs
     confirmation = replay.confirm(investigation, source, source.run.launch(launch.id), replay.FAULT)
     finding = replay.of_fault(suspicion.finding, confirmation)
+    if not finding.confirmed_by:
+        finding = _with_gpu_core(investigation, finding, suspicion.run)
     flow = suspicion.diagnosed.dataflow
     explained = explain(finding, flow, launch, confirmation.evidence)
     run = suspicion.run
@@ -148,10 +154,56 @@ def _confirm_hang(investigation: Investigation, suspicion: Suspicion) -> Outcome
     """Replays the launch alone: it has to hang again."""
     launch = suspicion.launch
     if launch is None:
-        return Outcome(suspicion.finding, suspicion.run)
+        return Outcome(_with_gpu_core(investigation, suspicion.finding, suspicion.run), suspicion.run)
     source, stall = suspicion.with_inputs, investigation.options.stall
     confirmation = replay.confirm(investigation, source, source.run.launch(launch.id), replay.EXACT, stall)
-    return Outcome(replay.of_hang(suspicion.finding, confirmation), suspicion.run)
+    finding = replay.of_hang(suspicion.finding, confirmation)
+    if launch.status is LaunchStatus.RETURNED:  # what hangs is its kernel, not the host
+        finding = _with_gpu_core(investigation, finding, suspicion.run)
+    return Outcome(finding, suspicion.run)
+
+
+def _with_gpu_core(investigation: Investigation, finding: Finding, run: RunDir) -> Finding:
+    """The finding of a kernel that failed on a GPU, or hangs there, with what a core dump of another run shows.
+
+    Args:
+        run: that shows the finding; of any other fault nothing is run again.
+    """
+    if run.manifest.device != "cuda" or (finding.kind == FAULT and not _is_of_device(run)):
+        return finding
+    if find_program(gpu_core.READER) is None:
+        said = f"{gpu_core.READER} was not found, which would read a core dump of the GPU"
+        return replace(finding, warnings=(*finding.warnings, said))
+    for environment in ({}, NO_CACHING):
+        try:
+            result = investigation.runs.with_gpu_core(environment)
+        except TargetError as error:
+            return replace(finding, warnings=(*finding.warnings, f"the run for a core dump of the GPU: {error}"))
+        if (result.run.path / run_directory.GPU_CORE).exists():
+            return _as_dumped(investigation, finding, result)
+        if result.verdict is not None:
+            ended = "hang" if result.run.state is ExitKind.TIMEOUT else "fault"
+            said = f"the driver wrote no core dump of the GPU in a run that ended in a {ended}, too"
+            return replace(finding, warnings=(*finding.warnings, said))
+    said = "it did not come again in 2 runs in which the driver would have written a core dump of the GPU"
+    return replace(finding, evidence=(*finding.evidence, said))
+
+
+def _is_of_device(run: RunDir) -> bool:
+    """True if a kernel on a GPU failed: by what its launches have reported, or by the error of the process."""
+    return run.info.exit.code in ASYNCHRONOUS or any(fault.code in ASYNCHRONOUS for fault in run.timeline.faults)
+
+
+def _as_dumped(investigation: Investigation, finding: Finding, result: RunResult) -> Finding:
+    path = result.run.path / run_directory.GPU_CORE
+    with investigation.steps.step("core dump of the GPU") as note:
+        try:
+            core = gpu_core.read(path)
+        except ToolchainError as error:
+            note.text = wording.first_line(str(error))
+            return replace(finding, warnings=(*finding.warnings, note.text))
+        note.text = f"{core.exception or 'no exception'} in {core.kernel or 'an unknown kernel'}"
+    return gpu_core.added_to(finding, core, result.diagnosed)
 
 
 def reproduced(first: RunResult, runs: TriageRuns, tries: int) -> Suspicion:

@@ -179,8 +179,12 @@ class NearArgument:
     possible: str = ""
 
 
-def near_argument(address: int, launch: Launch, manifest: Manifest) -> NearArgument | None:
-    """The argument that an address lies in, or the nearest one; None if the launch has no tensors."""
+def near_argument(address: int, launch: Launch, manifest: Manifest, within: int = _NEAR) -> NearArgument | None:
+    """The argument that an address lies in, or the nearest one; None if the launch has no tensors.
+
+    Args:
+        within: bytes; of an address that is farther away from all of them no argument is named.
+    """
     tensors = [(a, a.tensor) for a in launch.args if a.tensor is not None and a.tensor.layout.extent_bytes]
     if not tensors:
         return None
@@ -198,7 +202,7 @@ def near_argument(address: int, launch: Launch, manifest: Manifest) -> NearArgum
     behind = offset >= layout.extent_bytes
     distance = wording.byte_size(offset - layout.extent_bytes if behind else -offset)
     observed = f"address {address:#x} lies {distance} {'behind the end' if behind else 'in front'} of {described}"
-    if _distance(address, tensor) > _NEAR:
+    if _distance(address, tensor) > within:
         return NearArgument(place_of(launch), f"address {address:#x} lies near no argument of {launch.id}")
     index = offset // layout.item_bytes
     possible = f"it may be element {index} of {element_text(shown, ())}, which has {layout.numel} elements"

@@ -290,6 +290,15 @@ class TriageRuns:
         ids = ",".join(launch.id for launch in launches)
         return self._run("run, level 1, guards", replace(self._options, level=1, launch=ids, phase="both", guards=True))
 
+    def with_gpu_core(self, environment: Mapping[str, str]) -> RunResult:
+        """Level 3, with a core dump of the GPU in the run directory where a kernel fails or seems to hang.
+
+        Args:
+            environment: further variables.
+        """
+        options = replace(self._options, gpu_core=True, environment={**_QUIET, **environment})
+        return self._run("run, core dump of the GPU", options)
+
     def guarded(self) -> RunResult:
         """Level 3 with guard zones around every buffer."""
         return self._run("run, guards", replace(self._options, guards=True))

@@ -14,10 +14,12 @@ from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner, supervise
+from aoti_debug.runs.run.configuration import core_dump_variables
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.protocol import RunRequest
+from aoti_debug.runs.run.protocol import RunRequest, StageReached, message_line
 from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
+from aoti_debug.runs.rundir.run_directory import GPU_CORE
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from tests.torch_features import LINE_NUMBERS
 
@@ -33,6 +35,43 @@ def watch(run: Path, monkeypatch: pytest.MonkeyPatch, worker: str = "") -> Repor
     request = RunRequest(str(run / "none.pt2"), str(run), "cpu")
     with ModelProcess(request, environment) as process:
         return process.watch(Observer(), Limits(), Stopwatch("start"))
+
+
+DRIVER = """
+import json, os, sys, time
+
+def main():
+    run = json.loads(sys.argv[3])["run"]
+    os.mkfifo(os.environ["CUDA_COREDUMP_PIPE"])
+    pipe = os.open(os.environ["CUDA_COREDUMP_PIPE"], os.O_RDWR)
+    os.write(int(sys.argv[1]), b'{}\\n'.replace(b"{}", os.environ["STAGE"].encode()))
+    os.read(pipe, 1)
+    with open(os.environ["CUDA_COREDUMP_FILE"], "wb") as file:
+        for part in range(3):
+            file.write(bytes(1000))
+            file.flush()
+            time.sleep(0.3)
+    time.sleep(600)
+"""
+
+
+def test_a_process_that_is_killed_leaves_the_core_dump_of_its_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some_driver.py").write_text(DRIVER)
+    monkeypatch.setattr(supervise, "WORKER", "some_driver")
+    run = tmp_path / "run"
+    run.mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(tmp_path)]),
+        "STAGE": message_line(StageReached(RunStage.LOAD)).strip(),
+        **core_dump_variables(run, tmp_path),
+    }
+    with ModelProcess(RunRequest(str(run / "none.pt2"), str(run), "cuda"), environment) as process:
+        report = process.watch(Observer(), Limits(timeout=0.5), Stopwatch("start"))
+    assert report.kill_reason == "it was killed after 0.5 s"
+    assert (run / GPU_CORE).stat().st_size == 3000
 
 
 def test_an_error_of_the_library_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +145,7 @@ def test_a_model_that_goes_on_is_left_alone(faulty_package: Path, tmp_path: Path
         ({"summaries": 0}, "--freq 0 is less than 1"),
         ({"summaries": 1, "level": 0}, "--summaries needs a level above 0, which measures tensors"),
         ({"stall": 5, "level": 0}, "--stall needs a level above 0, which records progress"),
+        ({"gpu_core": True}, "faulty.pt2 runs on a CPU: there is no core dump of a GPU"),
     ],
 )
 def test_limits_that_make_no_sense(faulty_package: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:

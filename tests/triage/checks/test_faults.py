@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding
 from aoti_debug.runs.run.runner import RunResult
-from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_directory import GPU_CORE, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.checks import faults
-from aoti_debug.triage.investigation.investigation import Suspicion
-from aoti_debug.triage.investigation.triage_runs import TriageRuns
+from aoti_debug.triage.investigation import gpu_core
+from aoti_debug.triage.investigation.investigation import Investigation, Suspicion
+from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
 from tests import factories
+from tests.paths import ROOT
 
 X = factories.tensor(4)
 MANIFEST = factories.make_manifest(
@@ -163,3 +168,79 @@ def test_where_only_the_first_run_has_all_inputs_it_is_taken(tmp_path: Path) -> 
     assert case.finding.warnings == (
         "the second run has not all of its inputs, the flight recorder has: x before the launch (the disk is full)",
     )
+
+
+# Core dumps of a GPU
+
+
+def on_gpu(base: Path, name: str, *, code: int | None = 700, dumped: bool = False) -> RunResult:
+    """A run in which a kernel failed on a GPU, or that ended well; with a file where the driver writes its dump."""
+    manifest = factories.make_manifest(factories.site("kernel", factories.arg("x")), device="cuda")
+    writer = factories.JournalWriter()
+    writer.call_begin()
+    writer.launch(0, 0, X)
+    ended = Exit(ExitKind.CLEAN) if code is None else Exit(ExitKind.FAULT, "RuntimeError: it broke", code=code)
+    opened = open_run(factories.run_directory(base, manifest, writer, name=name, exit=ended))
+    if dumped:
+        (opened.path / GPU_CORE).write_bytes(b"a dump")
+    return RunResult(DiagnosedRun(opened), 1.0, "")
+
+
+class DumpingRuns:
+    """TriageRuns whose runs with a core dump have been made before."""
+
+    def __init__(self, *results: RunResult) -> None:
+        self._results = list(results)
+        self.environments: list[Mapping[str, str]] = []
+
+    def with_gpu_core(self, environment: Mapping[str, str]) -> RunResult:
+        self.environments.append(environment)
+        return self._results.pop(0)
+
+
+def confirmed(
+    monkeypatch: pytest.MonkeyPatch, first: RunResult, *others: RunResult, reader: str | None = "/bin/cuda-gdb"
+) -> tuple[Finding, DumpingRuns]:
+    """The finding of a fault of which no launch can be named."""
+    runs = DumpingRuns(*others)
+    printed = (ROOT / "tests/golden/cuda_gdb/illegal_address.txt").read_text()
+    monkeypatch.setattr(faults, "find_program", lambda _: reader and Path(reader))
+    monkeypatch.setattr(gpu_core, "read", lambda _: gpu_core.parse(printed))
+    investigation = cast("Investigation", SimpleNamespace(runs=runs, steps=Steps(None)))
+    suspicion = Suspicion(Finding(FAULT, "it broke"), first.diagnosed)
+    return faults.FAULT_CHECK.confirm(investigation, suspicion).finding, runs
+
+
+def test_a_fault_that_no_repro_shows_gets_the_core_dump_of_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, runs = confirmed(monkeypatch, on_gpu(tmp_path, "first"), on_gpu(tmp_path, "second", dumped=True))
+    assert runs.environments == [{}]
+    assert found.evidence[0].startswith("cuda-gdb: Warp Illegal Address in lookup_kernel at ")
+    assert "it shows block (100,0,0), thread (0,0,0)" in found.evidence
+
+
+def test_a_fault_that_does_not_come_again_has_no_core_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = [on_gpu(tmp_path, name, code=None) for name in ("second", "third")]
+    found, runs = confirmed(monkeypatch, on_gpu(tmp_path, "first"), *quiet)
+    assert runs.environments == [{}, NO_CACHING]
+    assert found.evidence == (
+        "it did not come again in 2 runs in which the driver would have written a core dump of the GPU",
+    )
+
+
+def test_a_driver_that_writes_no_dump_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = confirmed(monkeypatch, on_gpu(tmp_path, "first"), on_gpu(tmp_path, "second"))
+    assert found.warnings == ("the driver wrote no core dump of the GPU in a run that ended in a fault, too",)
+
+
+def test_without_cuda_gdb_nothing_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, runs = confirmed(monkeypatch, on_gpu(tmp_path, "first"), reader=None)
+    assert runs.environments == []
+    assert found.warnings == ("cuda-gdb was not found, which would read a core dump of the GPU",)
+
+
+def test_a_fault_of_the_host_needs_no_core_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, runs = confirmed(monkeypatch, on_gpu(tmp_path, "first", code=1))
+    assert runs.environments == []
+    assert (found.evidence, found.warnings) == ((), ())

@@ -1,4 +1,7 @@
-"""What cuda-gdb shows of a GPU's core dump, and the launch of the package that it is. Its output is that of an H100."""
+"""What cuda-gdb shows of a GPU's core dump, and the launch of the package that it is.
+
+Its output is that of an H100; registers.txt, the registers of each thread, is written after the manual of cuda-gdb.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,27 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.package.manifest import Certainty, Kernel, Manifest, ModelLine, Provenance, Site
-from aoti_debug.runs.diagnosis.findings import FAULT
+from aoti_debug.package.manifest import Certainty, Kernel, Manifest, ModelLine, Provenance, Role, Site
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
+from aoti_debug.runs.rundir.run_directory import GPU_CORE, open_run
 from aoti_debug.triage.investigation import gpu_core
 from aoti_debug.triage.investigation.gpu_core import GpuCore
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from tests.core_files import SmallCore
-from tests.factories import arg, make_manifest, site, triton_kernel
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 from tests.paths import ROOT
 
-PRINTED = (ROOT / "tests/golden/cuda_gdb/illegal_address.txt").read_text()
+GOLDEN = ROOT / "tests/golden/cuda_gdb"
+PRINTED = (GOLDEN / "illegal_address.txt").read_text()
+REGISTERS = (GOLDEN / "registers.txt").read_text()
+WITHOUT_OWN = PRINTED.replace("LDG.E R3,", "LDG.E R7,")  # the load does not write to the registers of its address
+HANGS = """[Current focus set to CUDA kernel 0, grid 5, block (0,0,0), thread (0,0,0), device 0, sm 1, warp 0, lane 0]
+#0  0x00007f2e6fbff300 in lookup_kernel<<<(16,1,1),(128,1,1)>>> () at /tmp/torchinductor_root/m6/kernel.py:31
+31\t    while ready == 0:
+=> 0x7f2e6fbff300 <lookup_kernel+368>:\tISETP.NE.AND P0,PT,R2,RZ,PT
+"""
 LINE = ModelLine("/models/model.py", 7, "forward", "rows = lookup(table, index)")
 GPU = 190  # the ELF machine
 
@@ -54,6 +67,7 @@ def test_the_exception_and_its_place() -> None:
         block="(100,0,0)",
         thread="(0,0,0)",
         instruction="LDG.E R3,desc[UR8][R2.64]",
+        following=("IMAD.WIDE.U32 R4,R9,0x4,R6",),
     )
 
 
@@ -159,14 +173,20 @@ def debugger(folder: Path, script: str) -> str:
 def test_a_dump_is_triaged(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = tmp_path / "printed.txt"
     printed.write_text(PRINTED)
-    script = f'echo "$@" > {tmp_path}/words.txt; cat {printed}'
+    script = f'printf "%s " "$@" >> {tmp_path}/words.txt; echo >> {tmp_path}/words.txt; cat {printed}'
     monkeypatch.setenv("PATH", debugger(tmp_path, script))
     done = triage_core(TriageOptions(dump, out=tmp_path / "triages"), None)
     assert done.finding.what == "invalid memory access on the GPU in lookup_kernel"
     assert done.finding.warnings == ("the package is not known, which would name the launch: --package",)
     assert [step.text for step in done.record.steps] == ["Warp Illegal Address in lookup_kernel"]
     words = (tmp_path / "words.txt").read_text()
-    assert words == f"-nx -batch -ex target cudacore {dump} -ex info cuda kernels -ex x/8i $pc-32\n"
+    first, second = words.splitlines()
+    assert first == (
+        f"-nx -batch -ex target cudacore {dump} -ex info cuda kernels -ex info cuda devices -ex x/8i $pc-32 "
+        "-ex x/64i $errorpc "
+    )
+    assert second.startswith(f"-nx -batch -ex target cudacore {dump} -ex info cuda lanes -ex printf ")
+    assert second.count("cuda lane ") == 32
 
 
 def test_a_dump_that_cannot_be_read_is_one_error(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,3 +201,137 @@ def test_without_cuda_gdb_the_error_says_where_it_comes_from(dump: Path, monkeyp
     with pytest.raises(ToolchainError, match=r"cuda-gdb was not found; it reads .*gpu\.core") as raised:
         gpu_core.read(dump)
     assert "CUDA toolkit" in raised.value.hint
+
+
+# The address of the access
+
+
+TABLE, INDEX, OUT = (
+    tensor(64, 1000, device="cuda:0", data_ptr=0x7F6710000000),
+    tensor(256, dtype="int64", device="cuda:0", data_ptr=0x7F6700000000),
+    tensor(256, 64, device="cuda:0", data_ptr=0x7F6720000000),
+)
+
+
+def recorded(base: Path, launches: int = 1) -> DiagnosedRun:
+    """The run of the process that the dump is of."""
+    kernels = (lookup("lookup_kernel_0"),)
+    names = (arg("table"), arg("index"), arg("out", Role.OUT))
+    made = make_manifest(site("lookup_kernel_0", *names, launches=("lookup_kernel_0",)), kernels=kernels, device="cuda")
+    writer = JournalWriter()
+    writer.call_begin()
+    for launch in range(launches):
+        writer.launch(launch, 0, TABLE, INDEX, OUT)
+    return DiagnosedRun(open_run(run_directory(base, made, writer)))
+
+
+def read_twice(first: str, second: str = REGISTERS) -> GpuCore:
+    found = gpu_core.parse(first)
+    assert found is not None
+    return gpu_core.with_registers(found, second)
+
+
+def test_the_argument_that_the_first_bad_thread_of_the_warp_lies_next_to(tmp_path: Path) -> None:
+    run = recorded(tmp_path)
+    dumped = read_twice(WITHOUT_OWN)
+    assert dumped.doubt == ""
+    assert [access.thread for access in dumped.accesses] == [f"({lane},0,0)" for lane in range(31) if lane != 9]
+    found = gpu_core.added_to(Finding(FAULT, "it broke", Place("0.0", "lookup_kernel_0")), dumped, run)
+    assert found.where is not None
+    assert (found.where.launch, found.where.argument, found.where.element) == ("0.0", "table", None)
+    observed = "address 0x7f671003e820 lies 32 B behind the end of table, float32[64,1000]"
+    assert found.evidence[-1] == (
+        f"block (100,0,0), thread (8,0,0): {observed}; those of 21 other threads of its warp lie outside of the "
+        "arguments, too"
+    )
+    assert found.possible == (f"{observed}: it may be element 64008 of table, which has 64000 elements",)
+
+
+def test_a_load_that_writes_to_the_registers_of_its_address_leaves_only_what_may_be(tmp_path: Path) -> None:
+    found = gpu_core.added_to(
+        Finding(FAULT, "it broke", Place("0.0", "lookup_kernel_0")), read_twice(PRINTED), recorded(tmp_path)
+    )
+    assert found.where is not None
+    assert found.where.argument == ""
+    assert "thread" not in found.evidence[-1]
+    (said,) = found.possible
+    assert said.startswith("block (100,0,0), thread (8,0,0): address 0x7f671003e820 lies 32 B behind the end of table")
+    assert said.endswith("the load itself may have changed the registers of the address")
+
+
+def test_an_address_within_an_argument_has_an_element(tmp_path: Path) -> None:
+    within = "\n".join(line for line in REGISTERS.splitlines() if "1003e8" not in line)
+    found = gpu_core.added_to(
+        Finding(FAULT, "it broke", Place("0.0", "lookup_kernel_0")), read_twice(WITHOUT_OWN, within), recorded(tmp_path)
+    )
+    assert found.where is not None
+    assert (found.where.argument, found.where.element) == ("table", 0)
+    assert "address 0x7f6710000000 lies in table, float32[64,1000], element 0" in found.evidence[-1]
+    assert found.possible == ()
+
+
+def test_of_several_launches_of_the_kernel_there_are_no_arguments(tmp_path: Path) -> None:
+    run, dumped = recorded(tmp_path, launches=2), read_twice(WITHOUT_OWN)
+    assert gpu_core.launch_of(dumped, run) is None
+    found = gpu_core.added_to(Finding(FAULT, "it broke", Place("0.1", "lookup_kernel_0")), dumped, run)
+    assert not any("address" in line for line in (*found.evidence, *found.possible))
+
+
+def test_a_dump_of_another_kernel_is_said_to_be_one(tmp_path: Path) -> None:
+    found = gpu_core.added_to(Finding(FAULT, "it broke", Place("0.3", "other_kernel")), core(), recorded(tmp_path))
+    assert "the core dump is of lookup_kernel, not of other_kernel" in found.evidence
+
+
+def test_without_registers_the_address_is_not_known(tmp_path: Path) -> None:
+    found = gpu_core.added_to(Finding(FAULT, "it broke"), read_twice(PRINTED, "nothing"), recorded(tmp_path))
+    assert found.warnings == (
+        "the address of the access is not known: cuda-gdb shows no registers of the threads that may have made it",
+    )
+
+
+def test_an_access_to_shared_memory_has_no_address(tmp_path: Path) -> None:
+    found = gpu_core.added_to(
+        Finding(FAULT, "it broke"),
+        read_twice(PRINTED.replace("LDG.E R3,desc[UR8][R2.64]", "LDS R3,[R2]")),
+        recorded(tmp_path),
+    )
+    assert found.warnings[0].endswith("LDS R3,[R2] is no access to global memory of a known form")
+
+
+def test_the_pointers_that_a_dump_holds_tell_the_nearest_argument() -> None:
+    manifest = package(launch_of("lookup_kernel_0"), kernels=(lookup("lookup_kernel_0"),))
+    dumped = read_twice(WITHOUT_OWN)
+    found = gpu_core.with_parameters(gpu_core.finding_of(dumped, manifest), dumped, manifest)
+    assert found.evidence[-1] == (
+        "block (100,0,0), thread (0,0,0) has address 0x7f6710000000 in its registers; that is 0 bytes behind the "
+        "beginning of out_ptr0, the nearest one before it"
+    )
+    lightweight = read_twice(WITHOUT_OWN, REGISTERS.replace("aoti-debug word", "error"))
+    without = gpu_core.with_parameters(gpu_core.finding_of(lightweight, manifest), lightweight, manifest)
+    assert without.evidence[-1].endswith("the dump holds no parameters of the kernel, which would tell the argument")
+
+
+def test_a_kernel_that_hangs() -> None:
+    dumped = gpu_core.parse(HANGS)
+    assert dumped is not None
+    assert (dumped.exception, dumped.line, dumped.instruction) == ("", 31, "ISETP.NE.AND P0,PT,R2,RZ,PT")
+    found = gpu_core.finding_of(dumped, package(launch_of("lookup_kernel_0"), kernels=(lookup("lookup_kernel_0"),)))
+    assert found.kind == HANG
+    assert found.what == "lookup_kernel_0 was running when the core dump was asked for: it may hang"
+    assert found.evidence[0] == "cuda-gdb: the warp that it shows was in lookup_kernel at kernel.py:31"
+
+
+def test_a_dump_in_a_run_directory_has_the_arguments_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recorded(tmp_path / "runs").run
+    dumped = SmallCore(machine=GPU).write(run.path / GPU_CORE)
+    (tmp_path / "first.txt").write_text(WITHOUT_OWN)
+    (tmp_path / "second.txt").write_text(REGISTERS)
+    choose = f'case "$*" in *lane*) cat {tmp_path}/second.txt;; *) cat {tmp_path}/first.txt;; esac'
+    monkeypatch.setenv("PATH", debugger(tmp_path, choose))
+    done = triage_core(TriageOptions(dumped, out=tmp_path / "triages"), None)
+    assert done.finding.where is not None
+    assert (done.finding.where.launch, done.finding.where.argument) == ("0.0", "table")
+    assert done.finding.warnings == ()
+    assert (done.record.package, done.record.run) == ("", str(run.path))

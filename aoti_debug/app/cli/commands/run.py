@@ -85,6 +85,12 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "[default: 1, and 16 while launches take less than 20 µs each]",
 )
 @click.option(
+    "--gpu-core",
+    is_flag=True,
+    help="On a GPU, have the driver write a core dump into the run directory, without the GPU's memory, where a kernel "
+    "fails, and before --stall or --timeout kills the process. `aoti-debug triage` reads it with cuda-gdb.",
+)
+@click.option(
     "--poison",
     metavar="HH",
     type=HexByte(),
@@ -141,6 +147,7 @@ def command(
     stall: float | None,
     user_code: UserCode,
     crumb_every: int | None,
+    gpu_core: bool,
     poison: int | None,
     freq: int | None,
     inspector: str,
@@ -183,6 +190,7 @@ def command(
         stall=stall,
         user_code=user_code,
         crumb_every=crumb_every,
+        gpu_core=gpu_core,
         poison=poison,
         inspector=inspector,
         tag=tag,

@@ -35,9 +35,11 @@ _LISTED = 64  # instructions
 COMMANDS = ("info cuda kernels", "info cuda devices", "x/8i $pc-32", f"x/{_LISTED}i $errorpc")
 _FOCUS = re.compile(r"^\[Current focus set to .*?block (\([\d,]+\)), thread (\([\d,]+\))", re.MULTILINE)
 _EXCEPTION = re.compile(r"^CUDA Exception: (.+)$", re.MULTILINE)
-_PLACE = re.compile(r"^The exception was triggered at PC 0x[0-9a-f]+\s+(\S+)(?:\s+\((.+):(\d+)\))?", re.MULTILINE)
+_PLACE = re.compile(
+    r"^The exception was triggered at PC 0x[0-9a-f]+(?:  (.+?))?(?:  ?\(([^()\s]+):(\d+)(?: in .*)?\))?$", re.MULTILINE
+)
 _FRAME = re.compile(
-    r"^#0 +(?:0x[0-9a-f]+ in )?(\S+?)<<<\(([\d,]+)\),\(([\d,]+)\)>>> .*?(?: at (.+):(\d+))?$", re.MULTILINE
+    r"^#0 +(?:0x[0-9a-f]+ in )?(.+?)<<<\(([\d,]+)\),\(([\d,]+)\)>>> .*?(?: at ([^\s:]+):(\d+).*)?$", re.MULTILINE
 )
 _INSTRUCTION = re.compile(r"^(\*=?>|=>)?[ \t]*0x([0-9a-f]+)(?: <.*>)?:[ \t]+(.+)$", re.MULTILINE)
 _ARCHITECTURE = re.compile(r"\bsm_(\d+)")
@@ -152,7 +154,7 @@ def parse(text: str) -> GpuCore | None:
     instruction, following = _stopped(text)
     return GpuCore(
         exception="" if exception is None else exception[1].strip(),
-        kernel=place[1] if place is not None else frame[1] if frame is not None else "",
+        kernel=(place[1] if place is not None else frame[1] if frame is not None else "") or "",
         file=file,
         line=line,
         grid=frame[2] if frame is not None else "",

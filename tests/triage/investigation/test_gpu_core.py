@@ -77,6 +77,20 @@ def test_what_a_binary_without_lines_tells() -> None:
     assert gpu_core.parse("no exception") is None
 
 
+def test_a_line_of_an_inlined_function_and_a_name_with_spaces() -> None:
+    text = (
+        "CUDA Exception: Warp Illegal Address\n"
+        "The exception was triggered at PC 0x7f00  void at::copy<int>(int*)  "
+        "(IndexKernel.cu:118 in f inlined from IndexKernel.cu:37)\n"
+        "#0  void at::copy<int>(int*)<<<(1,1,1),(128,1,1)>>> () at /d/IndexKernel.cu:203 in g inlined from x.cu:118\n"
+    )
+    assert gpu_core.parse(text) == GpuCore(
+        "Warp Illegal Address", "void at::copy<int>(int*)", "/d/IndexKernel.cu", 118, "1,1,1", "128,1,1"
+    )
+    unnamed = "CUDA Exception: Warp Assert\nThe exception was triggered at PC 0x7f00 (bug.cpp:11)\n"
+    assert gpu_core.parse(unnamed) == GpuCore("Warp Assert", file="bug.cpp", line=11)
+
+
 def test_the_only_launch_of_the_kernel_is_named() -> None:
     kernels = (lookup("lookup_kernel_0"), triton_kernel("triton_poi_fused_1"))
     found = gpu_core.finding_of(core(), package(launch_of("lookup_kernel_0"), kernels=kernels))

@@ -27,10 +27,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aoti_debug.app.python.batches import SampleOptions, invariance
     from aoti_debug.app.python.debug import debug
     from aoti_debug.app.python.notebook import load_ipython_extension
-    from aoti_debug.app.python.precision import RoundingOptions, precision
+    from aoti_debug.app.python.numbers import RoundingOptions, SampleOptions, invariance, precision
     from aoti_debug.app.python.procedures import compare, equal, repro, triage
     from aoti_debug.app.python.record import record
     from aoti_debug.base.version import __version__
@@ -70,8 +69,8 @@ __all__ = [
 
 _MODULES = {
     "BuildSettings": "aoti_debug.instrument.builder.options",
-    "RoundingOptions": "aoti_debug.app.python.precision",
-    "SampleOptions": "aoti_debug.app.python.batches",
+    "RoundingOptions": "aoti_debug.app.python.numbers",
+    "SampleOptions": "aoti_debug.app.python.numbers",
     "__version__": "aoti_debug.base.version",
     "build": "aoti_debug.instrument.builder.build",
     "compare": "aoti_debug.app.python.procedures",
@@ -81,12 +80,12 @@ _MODULES = {
     "inspect": "aoti_debug.runs.run.inspector",
     "inspect_modules": "aoti_debug.package.printing.inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",
-    "invariance": "aoti_debug.app.python.batches",
+    "invariance": "aoti_debug.app.python.numbers",
     "load_file": "aoti_debug.runs.rundir.load_tensors",
     "load_ipython_extension": "aoti_debug.app.python.notebook",
     "load_launch": "aoti_debug.runs.rundir.load_tensors",
     "open_run": "aoti_debug.runs.rundir.run_directory",
-    "precision": "aoti_debug.app.python.precision",
+    "precision": "aoti_debug.app.python.numbers",
     "print_": "aoti_debug.package.printing.print_operator",
     "record": "aoti_debug.app.python.record",
     "repro": "aoti_debug.app.python.procedures",

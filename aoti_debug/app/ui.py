@@ -99,8 +99,10 @@ def _result(name: str) -> MadeResult:
 
 def _page_of(result: MadeResult) -> UiPage:
     """The page of a result: of what it recorded; of a diff and a profile, the one that was written."""
-    from aoti_debug.views.report import report  # the list starts without it
+    from aoti_debug.views.report import answer_page, report  # the list starts without it
 
+    if (result.path / answer_page.NAME).is_file():
+        return UiPage(answer_page.answer_page(answer_page.read(result.path), result.path))
     found = recorded_runs.find(result.path)
     run = None if found is None else found.run
     if result.kind in _WRITTEN:

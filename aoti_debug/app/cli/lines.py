@@ -166,3 +166,10 @@ def open_page(address: str | Path) -> None:
         is_open = False
     if not is_open:
         print_lines(["no browser could be started (BROWSER names one)"], err=True)
+
+
+def show_page(page: Path, *, opens: bool, err: bool) -> None:
+    """Names a page that was written, on stderr where stdout is JSON, and opens it in the browser if asked to."""
+    print_lines([f"  report   {page}"], err=err)
+    if opens:
+        open_page(page)

@@ -341,6 +341,12 @@ def opens(text: str = "Open the page in the browser.") -> Callable[[_Command], _
     return click.option("--open", "opens", is_flag=True, help=text)
 
 
+def report_page(command: _Command) -> _Command:
+    """--report and --open of a command whose answer has a page."""
+    command = opens("Write the page, as --report does, and open it in the browser.")(command)
+    return click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the answer.")(command)
+
+
 @dataclass(frozen=True)
 class CodeOptions:
     """The forms of a kernel's code that are shown: its source, the PTX and the machine code of a Triton kernel.

@@ -159,7 +159,8 @@ class _Search:
         best: BuildTrial | None = None,
     ) -> EqualSearch:
         trials, known = self._trials.all, self._trials.earlier
-        return EqualSearch(end=end, trials=trials, known=known, reason=reason, steps=steps, best=best)
+        found = EqualSearch(end=end, trials=trials, known=known, reason=reason, steps=steps, best=best)
+        return replace(found, directory=str(self._folder))
 
     def _tried(self, changes: Sequence[Change]) -> BuildTrial:
         """The trial of changes.

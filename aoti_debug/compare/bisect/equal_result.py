@@ -71,6 +71,7 @@ class EqualSearch:
         best: the trial whose unequal launches compute the fewest operators.
         price: how long a call takes with all changes, beside the baseline; None if it was not timed.
         untimed: why it was not; "" if it was.
+        directory: of the search.
     """
 
     end: EqualEnd
@@ -81,6 +82,7 @@ class EqualSearch:
     best: BuildTrial | None = None
     price: PairedTimes | None = None
     untimed: str = ""
+    directory: str = ""
 
     @property
     def baseline(self) -> BuildTrial:
@@ -170,11 +172,12 @@ def _found(found: EqualSearch, builds: str) -> Iterator[str]:
 def _healed(step: EqualStep) -> str:
     if not step.heals:
         return "no launch: the graph that kernels are generated from differs before them"
-    names = [_launch_text(launch) for launch in step.heals]
+    names = [launch_text(launch) for launch in step.heals]
     return wording.join_truncated(names, _MAX_LAUNCHES)
 
 
-def _launch_text(launch: UnequalLaunch) -> str:
+def launch_text(launch: UnequalLaunch) -> str:
+    """ "0.7 cpp_fused_relu_3 (model.py:23)"."""
     line = f" ({launch.line})" if launch.line else ""
     return f"{launch.launch} {launch.kernel}{line}"
 
@@ -191,7 +194,7 @@ def _not_found(found: EqualSearch, builds: str) -> Iterator[str]:
     yield f"  {where}: {result_text(best)}"
     launches = best.equality.launches
     for launch in launches[:_MAX_LEFT]:
-        yield f"  {_launch_text(launch)}"
+        yield f"  {launch_text(launch)}"
         yield f"    {why_unequal(launch, found)}"
     if len(launches) > _MAX_LEFT:
         yield f"  and {len(launches) - _MAX_LEFT} more"

@@ -50,6 +50,7 @@ from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import check_inputs, recording_everything
 from aoti_debug.runs.run.protocol import PRELOADED
+from aoti_debug.runs.rundir.timeline import Launch
 
 SIZES = (1, 4, 16)
 _RUNS = "b"  # where other commands look for the run of such a directory
@@ -103,6 +104,14 @@ class VaryingLaunch:
         return self.rows[0][1]
 
 
+@dataclass(frozen=True)
+class LaunchInRuns:
+    """A launch of the sample alone, and its relations to the same launch in each of the other runs, in their order."""
+
+    launch: Launch
+    relations: tuple[LaunchRelation, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Invariance:
     """The sample's bits alone and among others.
@@ -119,6 +128,7 @@ class Invariance:
             that is not known of one of them.
         follows, absorbs: how many others read other bits of the sample, and wrote other or the same ones.
         same: how many have the same bits of the sample in every run.
+        relations: of every launch, in each of the runs.
         outputs: those that differ in a run, or of which that is not known, by run.
         package: that was run.
         directory: with the runs.
@@ -137,6 +147,7 @@ class Invariance:
     follows: int
     absorbs: int
     same: int
+    relations: tuple[LaunchInRuns, ...]
     outputs: tuple[tuple[SampleRun, tuple[OutputRows, ...]], ...]
     package: Path
     directory: Path
@@ -347,8 +358,12 @@ def collected(comparison: SampleComparison, alone: SampleRun, runs: Sequence[Sam
         RunDirError: a tensor is damaged.
     """
     by_launch: dict[str, dict[LaunchRelation, list[tuple[SampleRun, LaunchRows]]]] = {}
-    for run in runs:
+    by_run: dict[tuple[int, str], LaunchRelation] = {}
+    launches: dict[str, Launch] = {}
+    for number, run in enumerate(runs):
         for rows in in_order(comparison.launches(run)):
+            by_run[number, rows.alone.id] = rows.relation
+            launches[rows.alone.id] = rows.alone
             by_launch.setdefault(rows.alone.id, {}).setdefault(rows.relation, []).append((run, rows))
 
     def of(relation: LaunchRelation) -> tuple[VaryingLaunch, ...]:
@@ -373,6 +388,10 @@ def collected(comparison: SampleComparison, alone: SampleRun, runs: Sequence[Sam
         follows=only(LaunchRelation.SAME, LaunchRelation.ABSORBS, LaunchRelation.FOLLOWS),
         absorbs=only(LaunchRelation.SAME, LaunchRelation.ABSORBS),
         same=only(LaunchRelation.SAME),
+        relations=tuple(
+            LaunchInRuns(launch, tuple(by_run.get((n, id_), LaunchRelation.UNKNOWN) for n in range(len(runs))))
+            for id_, launch in launches.items()
+        ),
         outputs=tuple((run, comparison.outputs(run)) for run in runs),
         package=place.package,
         directory=place.directory,

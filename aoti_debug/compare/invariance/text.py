@@ -19,7 +19,7 @@ from aoti_debug.runs.run.timed_pairs import PairedTimes
 
 FORMAT = 1
 MAX_LISTED = 8  # launches of each list unless all are asked for
-_RELATIONS = {
+RELATIONS = {
     LaunchRelation.BEGINS: "read the same bits of the sample, and wrote others",
     LaunchRelation.MIXES: "what it writes for the sample changes with the values of the other rows",
     LaunchRelation.UNREPEATABLE: "writes other bits from run to run, with the same inputs",
@@ -45,7 +45,7 @@ def invariance_lines(
     lists = (found.begins, found.mixes, found.unrepeatable, found.unknown)
     for launches in lists:
         for item in launches[:most]:
-            lines += _launch(item, found.alone.run.manifest.kernels)
+            lines += launch_lines(item, found.alone.run.manifest.kernels)
         if len(launches) > most:
             lines.append(f"and {len(launches) - most} more: --all lists them")
     lines += list(_own(found, most))
@@ -53,7 +53,7 @@ def invariance_lines(
         lines.append("")
     lines += list(_counts(found))
     lines += list(_outputs(found))
-    lines += [*_enough(found, padding), *itertools.chain.from_iterable(map(_trial, trials))]
+    lines += [*_enough(found, padding), *itertools.chain.from_iterable(map(trial_lines, trials))]
     return [*lines, found.verdict]
 
 
@@ -63,9 +63,14 @@ def _subject(found: Invariance) -> Iterator[str]:
     yield f"against  {'; '.join(run.surroundings.text for run in found.runs)}"
 
 
-def _launch(item: VaryingLaunch, kernels: Sequence[Kernel]) -> Iterator[str]:
+def launch_lines(item: VaryingLaunch, kernels: Sequence[Kernel]) -> Iterator[str]:
+    """Yields the lines of a launch in which the sample's bits begin to differ.
+
+    Args:
+        kernels: of the package.
+    """
     first = item.first
-    yield f"{first.launch.id} {first.launch.kernel}: {_RELATIONS[item.relation]}"
+    yield f"{first.launch.id} {first.launch.kernel}: {RELATIONS[item.relation]}"
     if line := _model_line(item):
         yield f"  model    {line}"
     if first.reason:
@@ -156,7 +161,8 @@ def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
             yield f"  time     {price_text(padding)}"
 
 
-def _trial(trial: RemedyTrial) -> Iterator[str]:
+def trial_lines(trial: RemedyTrial) -> Iterator[str]:
+    """Yields the lines of a build with a remedy."""
     yield f"{'works' if trial.works else 'does not work'}: {' '.join(trial.lines)}"
     if trial.module is not None:
         yield f"  file     {trial.module}: {trial.remedy.what}"
@@ -206,6 +212,15 @@ def document(
                 "price": price_document(trial.price),
             }
             for trial in trials
+        ],
+        "relations": [
+            {
+                "launch": one.launch.id,
+                "kernel": one.launch.kernel,
+                "modules": list(one.launch.site.provenance.modules),
+                "relations": [relation.value for relation in one.relations],
+            }
+            for one in found.relations
         ],
         "outputs": [
             {"output": output.index, **_place(run), **_rows(output.tensor)}

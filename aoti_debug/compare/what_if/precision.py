@@ -120,6 +120,7 @@ class RoundedModel:
         trials: runs with several parts rounded at once, the first of them with all.
         noise: the change of the outputs from one run to the next without any rounding.
         runs: the number of runs that it took.
+        directory: with the runs.
     """
 
     run: RunDir
@@ -131,6 +132,7 @@ class RoundedModel:
     trials: tuple[RoundedParts, ...]
     noise: float
     runs: int
+    directory: Path
 
     @property
     def whole(self) -> RoundedParts:
@@ -208,6 +210,7 @@ class _Rounding:
             trials=tuple(self._trials(session, before, [part.part.name for part in rounded], instructions)),
             noise=largest_error(effects(again.outputs, before.outputs)),
             runs=session.runs,
+            directory=self._folder,
         )
 
     def _baseline(self) -> tuple[ReplaySession, SubstitutedRun]:

@@ -16,7 +16,7 @@ from aoti_debug.runs.show.document import json_number
 
 FORMAT = 1
 _MAX_NAMED = 6
-_COLUMNS = (
+COLUMNS = (
     Column("launches", align_right=True, dropped_below=110),
     Column("error", align_right=True),
     Column("SNR", align_right=True),
@@ -37,25 +37,33 @@ _LEGEND = (
 def precision_lines(found: RoundedModel, width: int) -> list[str]:
     """The table of the parts, the most sensitive one first, and the proposal."""
     what = Column(found.by.value, min_width=12, share=2)
-    rows: list[list[str | Cell]] = [[part.part.name, *_cells(part)] for part in found.parts]
-    rows.append(["all at once", *_all_cells(found)])
-    table = terminal_cells.table((what, *_COLUMNS), rows, width)
-    lines = [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(_LEGEND, width)]
-    lines += terminal_cells.wrapped(fused_note(part.part for part in found.parts), width)
+    rows: list[list[str | Cell]] = [[part.part.name, *part_cells(part)] for part in found.parts]
+    rows.append(["all at once", *whole_cells(found)])
+    table = terminal_cells.table((what, *COLUMNS), rows, width)
+    lines = [*table.lines_and_hidden(width), ""]
+    lines += [line for note in notes_of(found) for line in terminal_cells.wrapped(note, width)]
+    return [*lines, "", *(line for text in conclusion(found) for line in terminal_cells.fitted(text, width))]
+
+
+def notes_of(found: RoundedModel) -> list[str]:
+    """The sentences below the table: the meaning of its columns, and what the errors do not show."""
+    notes = [_LEGEND, fused_note(part.part for part in found.parts)]
     if found.untouched:
         names = wording.join_truncated(found.untouched, _MAX_NAMED)
-        lines += terminal_cells.fitted(f"note: nothing there is rounded to {found.target.name}: {names}", width)
+        notes.append(f"note: nothing there is rounded to {found.target.name}: {names}")
     if found.noise:
-        text = f"note: without rounding, the outputs change by {_error(found.noise)} from one run to the next: errors "
-        lines += terminal_cells.fitted(f"{text}that are not larger show nothing", width)
-    for reason in found.refused[:_MAX_NAMED]:
-        lines += terminal_cells.fitted(f"note: {reason}", width)
+        text = (
+            f"note: without rounding, the outputs change by {error_text(found.noise)} from one run to the next: errors "
+        )
+        notes.append(f"{text}that are not larger show nothing")
+    notes += [f"note: {reason}" for reason in found.refused[:_MAX_NAMED]]
     if len(found.refused) > _MAX_NAMED:
-        lines.append(f"note: and {len(found.refused) - _MAX_NAMED} more tensors that were not rounded")
-    return [*lines, "", *(line for text in _conclusion(found) for line in terminal_cells.fitted(text, width))]
+        notes.append(f"note: and {len(found.refused) - _MAX_NAMED} more tensors that were not rounded")
+    return [note for note in notes if note]
 
 
-def _cells(part: RoundedPart) -> list[str]:
+def part_cells(part: RoundedPart) -> list[str]:
+    """The cells of a part under COLUMNS."""
     room = part.headroom
     return [
         str(len(part.part.launches)),
@@ -66,7 +74,8 @@ def _cells(part: RoundedPart) -> list[str]:
     ]
 
 
-def _all_cells(found: RoundedModel) -> list[str]:
+def whole_cells(found: RoundedModel) -> list[str]:
+    """The cells of all parts at once under COLUMNS."""
     room = sum((part.headroom for part in found.parts), Headroom())
     launches = sum(len(part.part.launches) for part in found.parts)
     effects = found.whole.effects
@@ -80,10 +89,11 @@ def _all_cells(found: RoundedModel) -> list[str]:
 
 
 def _effect_cells(effects: Sequence[OutputEffect], error: float) -> list[str]:
-    return [_error(error), _snr(error), _argmax(effects)]
+    return [error_text(error), _snr(error), _argmax(effects)]
 
 
-def _error(error: float) -> str:
+def error_text(error: float) -> str:
+    """A relative error as text."""
     return "NaN/Inf" if error == float("inf") else short(error)
 
 
@@ -116,8 +126,8 @@ def _worst(effects: Iterable[OutputEffect]) -> str:
     return f"{worst.index}[{', '.join(map(str, element.index))}]: {element.actual}, was {element.expected}"
 
 
-def _conclusion(found: RoundedModel) -> list[str]:
-    """The proposal, and how it was verified."""
+def conclusion(found: RoundedModel) -> list[str]:
+    """The lines of the proposal, and how it was verified."""
     target, limit = found.target.name, short(found.tolerance)
     noun, proposal = found.by.value, found.proposal
     count = len(found.parts)
@@ -126,7 +136,7 @@ def _conclusion(found: RoundedModel) -> list[str]:
             f"KEEP all {wording.pluralize(count, noun)} as they are: no rounding to {target} that was tried changes "
             f"the outputs by at most {limit}",
         ]
-    changes = f"changes the outputs by {_error(proposal.error)}, at most {limit}"
+    changes = f"changes the outputs by {error_text(proposal.error)}, at most {limit}"
     verified = (
         f"  verified by rounding in the package, all of it at once; {wording.pluralize(found.runs, 'run')} in all"
     )
@@ -136,7 +146,7 @@ def _conclusion(found: RoundedModel) -> list[str]:
     rest = wording.pluralize(count - len(proposal.kept), noun)
     return [
         f"KEEP {len(proposal.kept)} of {wording.pluralize(count, noun)} as they are: {names}",
-        f"  rounding the other {rest} to {target} {changes}; all at once: {_error(found.whole.error)}",
+        f"  rounding the other {rest} to {target} {changes}; all at once: {error_text(found.whole.error)}",
         verified,
     ]
 

@@ -60,4 +60,5 @@ def rounded_model(run: RunDir, *, kept: int = 2) -> RoundedModel:
         trials=(*trials, *more),
         noise=0.0,
         runs=7,
+        directory=run.path.parent,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines, show_page
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
@@ -15,6 +15,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.equal import MAX_BUILDS, TIME_LIMIT, EqualOptions, find_equal
 from aoti_debug.compare.bisect.equal_result import equal_document, equal_lines, exit_code
 from aoti_debug.runs.run.timed_pairs import PAIRS
+from aoti_debug.views.report import answer_page
 
 
 @click.command("equal")
@@ -54,6 +55,7 @@ from aoti_debug.runs.run.timed_pairs import PAIRS
 )
 @options.user_code
 @options.out(ResultKind.BISECTS, "the search")
+@options.report_page
 @options.json_output("equal")
 @click.pass_context
 def command(
@@ -68,6 +70,8 @@ def command(
     pairs: int,
     user_code: UserCode,
     out: Path,
+    with_report: bool,
+    opens: bool,
     as_json: bool,
 ) -> None:
     """Find the smallest set of changes with which the package of MODEL.pt2 is equal to eager, bit for bit.
@@ -97,8 +101,12 @@ def command(
     )
     with StepLines(LastDurations("equal", str(program.resolve()))) as progress:
         found = find_equal(asked, progress)
+    directory = Path(found.directory)
+    answer_page.keep(answer_page.of_equal(found, program.name), directory)
     if as_json:
         print_json(equal_document(found))
     else:
         print_lines(["", *equal_lines(found)])
+    if with_report or opens:
+        show_page(answer_page.write(directory), opens=opens, err=as_json)
     context.exit(exit_code(found))

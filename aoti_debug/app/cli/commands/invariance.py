@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines, show_page
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
@@ -21,6 +21,7 @@ from aoti_debug.compare.invariance.text import MAX_LISTED, document, invariance_
 from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.views.report import answer_page
 
 
 @click.command("invariance")
@@ -66,6 +67,7 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 @options.inductor_configs
 @options.user_code
 @options.out(ResultKind.DIFFS, "the runs")
+@options.report_page
 @click.option("--all", "show_all", is_flag=True, help="List every launch.")
 @options.json_output("invariance")
 @click.pass_context
@@ -83,6 +85,8 @@ def command(
     configs: tuple[str, ...],
     user_code: UserCode,
     out: Path,
+    with_report: bool,
+    opens: bool,
     show_all: bool,
     as_json: bool,
 ) -> None:
@@ -112,11 +116,14 @@ def command(
         found = invariance(chosen, progress)
         padding = padding_price(found, chosen, progress)
         trials = try_remedies(found, chosen, progress) if fixes else ()
+    answer_page.keep(answer_page.of_invariance(found, trials, padding, model.name), found.directory)
     if as_json:
         print_json(document(found, trials, padding))
     else:
         lines = invariance_lines(found, trials, padding, most=sys.maxsize if show_all else MAX_LISTED)
         print_lines(["", *lines, *advice(found, is_fixed=fixes, is_exported=kind is ArtifactKind.EXPORTED)])
+    if with_report or opens:
+        show_page(answer_page.write(found.directory), opens=opens, err=as_json)
     context.exit(exit_code(found))
 
 

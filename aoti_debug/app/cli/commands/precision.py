@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines, show_page
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.dtypes import FLOAT_FORMATS
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING
@@ -17,6 +17,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.modules import PartedBy
 from aoti_debug.compare.what_if.precision import TOLERANCE, PrecisionOptions, precision
 from aoti_debug.compare.what_if.precision_text import precision_document, precision_lines
+from aoti_debug.views.report import answer_page
 
 
 @click.command("precision")
@@ -40,6 +41,7 @@ from aoti_debug.compare.what_if.precision_text import precision_document, precis
 @options.inductor_configs
 @options.user_code
 @options.out(ResultKind.REPLAYS, "the runs")
+@options.report_page
 @options.wide
 @options.json_output("precision")
 @click.pass_context
@@ -57,6 +59,8 @@ def command(
     configs: tuple[str, ...],
     user_code: UserCode,
     out: Path,
+    with_report: bool,
+    opens: bool,
     columns: int,
     as_json: bool,
 ) -> None:
@@ -83,9 +87,12 @@ def command(
     )
     with StepLines(LastDurations("precision", str(model.resolve()))) as progress:
         found = precision(chosen, progress)
+    answer_page.keep(answer_page.of_precision(found, model.name), found.directory)
     if as_json:
         print_json(precision_document(found))
     else:
         print_lines(["", *precision_lines(found, columns)], columns=columns)
+    if with_report or opens:
+        show_page(answer_page.write(found.directory), opens=opens, err=as_json)
     proposal = found.proposal
     context.exit(EXIT_CLEAN if proposal is not None and not proposal.kept else EXIT_FINDING)

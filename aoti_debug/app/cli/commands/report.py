@@ -13,7 +13,7 @@ from aoti_debug.base import wording
 from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.ranks.ranks_run import open_ranks
 from aoti_debug.runs.rundir import run_directory, summaries
-from aoti_debug.views.report import report
+from aoti_debug.views.report import answer_page, report
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.summaries import page
 
@@ -28,14 +28,20 @@ FORMAT = 1
 def command(*, what: str | None, output: Path | None, opens: bool, as_json: bool) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 
-    Of a run of several ranks, writes one page of all and one for each rank.
+    Of a run of several ranks, writes one page of all and one for each rank; of the directory of an answer of
+    `invariance`, `equal` or `precision`, the page of that answer.
 
     The file opens without network. It shows the verdict, the model line, a timeline, the launches around the guilty
     one, and every launch with its statistics, histograms of saved tensors, provenance and source. Without -o, the page
     of summaries of such a run is written beside it, too.
     """
-    ranks = run_directory.find_ranks(what)
-    if ranks is not None:
+    answer = None if what is None else answer_page.find(what)
+    ranks = run_directory.find_ranks(what) if answer is None else None
+    if answer is not None:
+        written = answer_page.write(answer, output)
+        shown, name = answer_page.read(answer).command, answer.name
+        lines = page_lines(written, f"{shown} {name}", written.stat().st_size)
+    elif ranks is not None:
         analysis = analyse(open_ranks(ranks))
         written = write_ranks_pages(analysis, output)
         count = wording.pluralize(len(analysis.run.recorded), "rank")

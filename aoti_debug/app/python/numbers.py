@@ -1,4 +1,4 @@
-"""`aoti_debug.precision`: modules of a model in memory, of a file or a run, rounded to a narrower dtype."""
+"""`aoti_debug.invariance` and `aoti_debug.precision`: how numbers change with the batch, or with fewer bits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,102 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions
+from aoti_debug.compare.invariance.invariance import invariance as compare_samples
+from aoti_debug.compare.invariance.text import invariance_lines
+from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
 from aoti_debug.compare.modules import PartedBy
 from aoti_debug.compare.what_if.precision import TOLERANCE, PrecisionOptions, RoundedModel
 from aoti_debug.compare.what_if.precision import precision as round_modules
 from aoti_debug.compare.what_if.precision_text import precision_lines
 from aoti_debug.package.inputs.input_files import Inputs
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """The sample that `invariance` looks at, and what lies beside it.
+
+    Attributes:
+        dim: the size that varies, as for `aoti-debug invariance`: "batch", "length", "ids.1".
+        rows: of the inputs, one or several; None for the first one, or along another dimension than the first of an
+            input for as many as the smallest size.
+        others: beside the sample, "given" rows of the inputs, elements "drawn" from them, "zeros", or "masked": drawn
+            elements, with zeros in inputs that are masks.
+    """
+
+    dim: str = BATCH
+    rows: int | range | None = None
+    others: str = Others.GIVEN.value
+
+
+@dataclass(frozen=True)
+class SampleInBatches:
+    """A sample alone and among others. `print` shows the launches in which its bits begin to differ."""
+
+    invariance: Invariance
+
+    @property
+    def is_invariant(self) -> bool:
+        """True if every launch and every output is known to have the same bits for the sample in every run."""
+        return not self.invariance.is_finding and self.invariance.is_complete
+
+    def __str__(self) -> str:
+        return "\n".join(invariance_lines(self.invariance))
+
+
+def invariance(
+    model: Any,
+    *inputs: Any,
+    sizes: Sequence[int] = SIZES,
+    sample: SampleOptions = SampleOptions(),  # noqa: B008  # it is frozen
+    imports: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    out: str | Path | None = None,
+    trusted: bool = False,
+    **keywords: Any,
+) -> SampleInBatches:
+    """Compares a sample alone with the same sample in larger batches, bit for bit, launch by launch.
+
+        found = aoti_debug.invariance(model, x)
+        print(found)
+
+    Args:
+        model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of a `.pt2` file.
+        inputs, keywords: of its call; a program and an instrumented package have example inputs.
+        sizes: the values of the size that varies; the sample is alone at the smallest one.
+        sample: which rows of the inputs it is, along which dimension, and what lies beside them.
+        imports: modules of Python that register the model's custom operators.
+        inductor_configs: settings of torch._inductor.config.
+        dynamic_shapes: of a module, as `torch.export.export` takes them; by default the first size of every tensor
+            that is as long as the first one there is one batch size.
+        out: where the directory of the runs is made; None for `aoti-debug/diffs`.
+        trusted: also execute the code of a file that was not made on this account.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
+            exported, built or started.
+        ModelFaultError: the model crashes, hangs or raises an exception.
+        RunDirError: a run cannot be read.
+    """
+    if sample.others not in (chosen := [one.value for one in Others]):
+        raise UsageError(f"others={sample.others!r} is not known", hint=f"it is one of {', '.join(chosen)}")
+    configs = settings_of(model, inductor_configs)
+    call = GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs)
+    files = model_files.written(call if dynamic_shapes else model_files.batched(call, sizes))
+    options = InvarianceOptions(
+        model=files.model,
+        inputs=files.inputs,
+        dim=sample.dim,
+        sizes=tuple(sizes),
+        sample=range(sample.rows, sample.rows + 1) if isinstance(sample.rows, int) else sample.rows,
+        others=Others(sample.others),
+        inductor_configs=configs,
+        out=ResultKind.DIFFS.place() if out is None else Path(out),
+        user_code=UserCode(tuple(imports), (), trusted),
+    )
+    with sharing_search_path(), sharing_torch_settings():
+        return SampleInBatches(compare_samples(options))
 
 
 @dataclass(frozen=True)

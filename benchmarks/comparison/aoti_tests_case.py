@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +66,8 @@ def judged(case: Case, folder: Path, at: Callable[[str], None]) -> Judged:
         exported = _exported(case)
         at("plain")
         compile_and_package(exported, package_path=str(plain), inductor_configs=dict(case.options))
-        outputs, expected = _called(plain, case)
-        _, again = _called(plain, case)
+        outputs, expected = _called(plain, case, exported)
+        _, again = _called(plain, case, exported)
     except Exception as error:  # torch raises of any type, and its words are what counts
         raise TorchFailedError from error
     compiled = Compiled(plain, outputs)
@@ -86,8 +86,8 @@ def judged(case: Case, folder: Path, at: Callable[[str], None]) -> Judged:
     recording = {"AOTI_DEBUG_LEVEL": "1", "AOTI_DEBUG_DIR": str(folder / "run"), "AOTI_DEBUG_PRINT": "none"}
     try:
         with mock.patch.dict(os.environ, recording):
-            _, actual = _called(built.package, case)
-            _, actual_again = _called(built.package, case)
+            _, actual = _called(built.package, case, exported)
+            _, actual_again = _called(built.package, case, exported)
     except Exception as error:  # noqa: BLE001  # that is what is looked for
         return Judged(Outcome.FAILED, f"run: {said(error)}", compiled)
     if not difference(expected, again):
@@ -96,7 +96,7 @@ def judged(case: Case, folder: Path, at: Callable[[str], None]) -> Judged:
             outcome = Outcome.EQUAL if are_same else Outcome.OTHER_KERNELS
             return Judged(outcome, f"{len(expected)} tensors and numbers; {kernels}", compiled)
         repeats = "ours repeats its bits" if not difference(actual, actual_again) else "ours does not repeat its bits"
-        loads = [_called(plain, case)[1] for _ in range(_LOADS)]
+        loads = [_called(plain, case, exported)[1] for _ in range(_LOADS)]
         if not any(difference(expected, other) for other in loads):
             anew = _anew(case, exported, expected)
             return Judged(Outcome.OTHER_BITS, f"{found}; {_kernels(built)[0]}; {repeats}; {anew}", compiled)
@@ -125,9 +125,14 @@ def _exported(case: Case) -> Any:
         return torch.export.export(model, inputs, strict=False, **keywords)
 
 
-def _called(package: Path, case: Case) -> tuple[list[Any], list[Any]]:
+def _called(package: Path, case: Case, exported: Any) -> tuple[list[Any], list[Any]]:
     """Loads a package and calls it; returns the outputs of the first calls, and all leaves that a caller can see."""
     model = torch._inductor.aoti_load_package(str(package))
+    if weights := _weights_apart(case, exported):
+        names = model.get_constant_fqns()
+        if other := sorted(set(names) - set(weights)):
+            raise LookupError(f"torch loads the package without weights, and calls some as no program does: {other}")
+        model.load_constants({name: weights[name] for name in names}, check_full_update=True)
     outputs, leaves = [], []
     for turn in range(_TIMES):
         for inputs in case.inputs:
@@ -139,6 +144,18 @@ def _called(package: Path, case: Case) -> tuple[list[Any], list[Any]]:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return outputs, leaves
+
+
+def _weights_apart(case: Case, exported: Any) -> Mapping[str, Tensor]:
+    """The weights, by name, that a package of this case is loaded without; a call of one that has got none crashes."""
+    from torch._inductor import config
+
+    def setting(name: str) -> Any:
+        return case.options.get(f"aot_inductor.{name}", getattr(config.aot_inductor, name))
+
+    if setting("package_constants_in_so") or setting("package_constants_on_disk_format") == "binary_blob":
+        return {}
+    return {**exported.state_dict, **{n: c for n, c in exported.constants.items() if isinstance(c, Tensor)}}
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -183,7 +200,7 @@ def _anew(case: Case, exported: Any, expected: Sequence[Any]) -> str:
             try:
                 file = Path(folder) / "plain.pt2"
                 compile_and_package(exported, package_path=str(file), inductor_configs=dict(case.options))
-                found = difference(expected, _called(file, case)[1])
+                found = difference(expected, _called(file, case, exported)[1])
             except Exception as error:  # noqa: BLE001  # torch raises of any type
                 found = said(error)
             same.append(f"plain {name}: {found or 'the same bits'}")

@@ -50,9 +50,13 @@ int create_file(const std::string& path, File* file, unsigned mode) {
 int open_file(const std::string& path, File* file) { return open_again(path.c_str(), O_RDONLY, 0, file); }
 
 int allocate(const File& file, uint64_t offset, uint64_t bytes) {
+  struct stat before;
+  if (fstat(file.descriptor(), &before) != 0) return errno;
   int error = 0;
   do error = posix_fallocate(file.descriptor(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
   while (error == EINTR);
+  // A full disk may have given a part, which nobody uses: what is still to be written needs it.
+  if (error != 0) resize(file, static_cast<uint64_t>(before.st_size));
   return error;
 }
 

@@ -32,7 +32,8 @@ int create_file(const std::string& path, File* file, unsigned mode = 0644);
 // Writes all of `bytes` bytes at `offset`.
 int write_at(const File& file, const void* data, uint64_t bytes, uint64_t offset);
 
-// Gives `bytes` bytes at `offset` their place on the disk: a write to a mapping of them cannot fail.
+// Gives `bytes` bytes at `offset` their place on the disk: a write to a mapping of them cannot fail. Where there is no
+// room for all, the file stays as it was.
 int allocate(const File& file, uint64_t offset, uint64_t bytes);
 
 // Cuts or extends a file to `bytes` bytes.

@@ -206,11 +206,6 @@ class CoreFile:
         header = _HEADER.unpack_from(self._data)
         if header[0][:6] != _IDENTITY or header[1] != _CORE:
             raise ArtifactError(f"{self.path} is no core file of 64 bits")
-        if header[2] == _CUDA:
-            raise ArtifactError(
-                f"{self.path} is a core dump of a GPU, which is not read here",
-                hint=f"cuda-gdb -ex 'target cudacore {self.path}' shows it",
-            )
         count = header[10]
         if count == _MANY:
             count = struct.unpack_from("<I", self._data, header[6] + 44)[0]  # sh_info of the first section

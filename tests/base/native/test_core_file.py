@@ -88,7 +88,6 @@ def test_what_is_no_core_of_a_process_is_refused_in_words(tmp_path: Path) -> Non
     cases = {
         "cut": (whole[:-100], "is cut off or damaged"),
         "half": (whole[:100], "is cut off or damaged"),
-        "gpu": (SmallCore(machine=190).content(), "is a core dump of a GPU"),
     }
     for name, (content, words) in cases.items():
         path = tmp_path / name

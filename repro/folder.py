@@ -17,7 +17,7 @@ from aoti_debug.base.machine.files import atomic_write, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
-from aoti_debug.runs.rundir.formats.tensor_content import chunks
+from aoti_debug.runs.rundir.formats.tensor_file_format import chunks
 from aoti_debug.runs.rundir.formats.weight_reference import is_reference
 from aoti_debug.runs.rundir.timeline import Launch
 

@@ -25,7 +25,7 @@ from aoti_debug.repro.recorded_launch import (
     require_trust,
 )
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
-from aoti_debug.runs.rundir.formats.tensor_content import bytes_of
+from aoti_debug.runs.rundir.formats.stored_tensor import bytes_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 

@@ -14,7 +14,8 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.repro.folder import PACKAGE, TEMPLATES, modules_of
 from aoti_debug.repro.templates.unpack import MARK
-from aoti_debug.runs.rundir.formats.tensor_content import bytes_of, chunks
+from aoti_debug.runs.rundir.formats.stored_tensor import bytes_of
+from aoti_debug.runs.rundir.formats.tensor_file_format import chunks
 
 LIMIT = 1 << 20  # bytes, compressed
 HERE = "FOLDER = Path(__file__).resolve().parent"

@@ -22,6 +22,7 @@ WINGS = {
     "base": ("frozen", "terminal_cells", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
     "package": (
         "weights_file",
+        "stream_order",
         "manifest",
         "launch_traits",
         "printing",
@@ -86,6 +87,13 @@ def test_imports_point_downwards() -> None:
 def test_every_folder_has_its_place() -> None:
     assert set(modules_of_wings().values()) == set(PLACES)
     assert {path.stem for path in package_sources() if path.parent == PACKAGE} == set(MODULES)
+
+
+def test_there_are_not_too_many_modules_and_none_is_too_long() -> None:
+    templates = (PACKAGE / "repro" / "templates").glob("*.py")
+    lines = {path: len(path.read_text().splitlines()) for path in (*package_sources(), *templates)}
+    assert [(path, count) for path, count in lines.items() if count > 400] == []
+    assert len(lines) <= 600
 
 
 def test_what_the_package_offers_does_not_need_the_command_line() -> None:

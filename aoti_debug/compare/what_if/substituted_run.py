@@ -17,8 +17,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.run import runner, saved_outputs
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir.formats.stored_tensor import layout_of
-from aoti_debug.runs.rundir.formats.tensor_content import elements_at
+from aoti_debug.runs.rundir.formats.stored_tensor import elements_at, layout_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 

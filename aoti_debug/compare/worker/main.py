@@ -40,7 +40,7 @@ from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Graph, Reference, ValueKey
-from aoti_debug.runs.rundir.formats import tensor_content
+from aoti_debug.runs.rundir.formats import stored_tensor
 
 _LARGE = 1 << 20  # bytes of a tensor's file
 _KEPT = 128 << 20  # bytes
@@ -133,7 +133,7 @@ def threads_for(values: Iterable[KnownValue]) -> Iterator[None]:
 def _size(path: str) -> int:
     """The size of a saved tensor in bytes; 0 if it is missing: reading it says so."""
     with contextlib.suppress(OSError, RunDirError):
-        return tensor_content.bytes_of(Path(path))
+        return stored_tensor.bytes_of(Path(path))
     return 0
 
 

@@ -17,7 +17,8 @@ from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.instrument.wrapper.launches.sites import find_sites
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext
 from aoti_debug.instrument.wrapper.provenance import attach, with_operator_stacks
-from aoti_debug.package.manifest import Allocation, Constant, Kernel, Site, StreamOrder, Unrecognised
+from aoti_debug.package.manifest import Allocation, Constant, Kernel, Site, Unrecognised
+from aoti_debug.package.stream_order import StreamOrder
 
 # The headers whose prototypes analyse() reads, below torch's include directory; not every torch has all of them.
 SHIM_HEADERS = (

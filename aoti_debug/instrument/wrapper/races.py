@@ -35,7 +35,8 @@ from aoti_debug.instrument.wrapper.happens_before import (
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
 from aoti_debug.instrument.wrapper.model_variables import Memories, overlap
 from aoti_debug.package.launch_traits import RunsOn, traits_of
-from aoti_debug.package.manifest import Arg, Form, Kernel, Race, Racer, Role, Site, StreamOrder, Unrecognised
+from aoti_debug.package.manifest import Arg, Form, Kernel, Role, Site, Unrecognised
+from aoti_debug.package.stream_order import Race, Racer, StreamOrder
 
 CALLER = -1  # the caller of the model: as if it were a site
 

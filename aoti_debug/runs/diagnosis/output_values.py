@@ -30,11 +30,12 @@ class OutputValues:
     Attributes:
         is_measured: the run has values of a tensor.
         outputs: the number of outputs of one call.
-        recorded: the number of those whose values were recorded in every call.
+        recorded: the number of those whose values were recorded in every call, and can be read.
         what: "80 of 80 elements of output 0 (buf6) are NaN"; "" if all that was recorded is finite or may be meant.
         where: the launch that made the first of these values, or the input that it came in with; None if `what` is "".
         evidence: sentences about where they come from, as far as the records show it.
         notes: sentences about infinities that stand in the code or the inputs of the model.
+        lacks_files: files of their values are missing.
         has_gaps: launches are missing from the records, as the recording stopped or some cannot be read.
     """
 
@@ -45,6 +46,7 @@ class OutputValues:
     where: Place | None = None
     evidence: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    lacks_files: bool = False
     has_gaps: bool = False
 
     @property
@@ -60,12 +62,13 @@ class OutputValues:
             return "values not recorded"
         if not self.outputs:
             return "no outputs"
+        known = "read" if self.lacks_files else "recorded"
         if not self.recorded:
-            return "values of outputs not recorded"
+            return f"values of outputs not {known}"
         finite = "finite but for infinities of its code or inputs" if self.notes else "finite"
         if self.recorded == self.outputs:
             return f"outputs {finite}"
-        return f"values of {self.recorded} of {wording.pluralize(self.outputs, 'output')} recorded, {finite}"
+        return f"values of {self.recorded} of {wording.pluralize(self.outputs, 'output')} {known}, {finite}"
 
 
 def output_values(run: RunDir) -> OutputValues:
@@ -95,7 +98,8 @@ def _values_of_outputs(run: RunDir) -> OutputValues:
     from aoti_debug.runs.diagnosis.dataflow import Dataflow  # level 3, the usual one, does without it
 
     flow = Dataflow(run)
-    measure = _measure_of(Measurer(run, BUDGET))
+    measurer = Measurer(run, BUDGET)
+    measure = _measure_of(measurer)
     unfinished = {(call.kind, call.call) for call in run.timeline.calls if call.failed or not call.ended}
     known: dict[str, bool] = {}  # by variable: its values were recorded each time
     special: list[tuple[Launch, Argument]] = []  # that are not finite, of the first calls
@@ -108,7 +112,8 @@ def _values_of_outputs(run: RunDir) -> OutputValues:
         if held is not None and not held.is_finite and len(special) < _LOOKED_AT:
             special.append((launch, argument))
     recorded = sum(known.get(variable, False) for variable in variables)
-    found = OutputValues(is_measured=True, outputs=len(variables), recorded=recorded)
+    lacks_files = bool(measurer.missing)
+    found = OutputValues(is_measured=True, outputs=len(variables), recorded=recorded, lacks_files=lacks_files)
     if not special:
         return found
     from aoti_debug.runs.diagnosis.nonfinite_outputs import NonfiniteOutputs  # reads kernels; most outputs are finite

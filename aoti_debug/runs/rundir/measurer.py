@@ -39,12 +39,13 @@ class Measurer:
         self._budget = budget
         self._measurements: dict[tuple[int, int, str], PhaseStatistics] = {}
         self.exhausted = False  # a file was left unread because the budget was spent
+        self.missing: dict[str, str] = {}  # why a file was not read: it is not there; by its path in the run
 
     def measure(self, argument: Argument, phase: Phase) -> PhaseStatistics:
         """The statistics of an argument at a phase.
 
         Raises:
-            RunDirError: a saved tensor is missing or damaged.
+            RunDirError: a saved tensor is damaged.
         """
         recorded, saved = argument.stats.get(phase), argument.files.get(phase)
         if phase is Phase.BEFORE and not argument.has_data_before and (recorded is not None or saved is not None):
@@ -59,6 +60,9 @@ class Measurer:
             return PhaseStatistics(None, saved.reason)
         key = (*saved.hash, argument.layout.dtype if argument.layout else saved.path)
         if key not in self._measurements:
+            if missing := self._run.missing_file(saved):
+                self.missing[saved.path] = missing
+                return PhaseStatistics(None, f"not read: {missing}")
             if self._budget is not None:
                 if saved.bytes > self._budget:
                     self.exhausted = True
@@ -68,10 +72,7 @@ class Measurer:
         return self._measurements[key]
 
     def _read(self, argument: Argument, phase: Phase) -> PhaseStatistics:
-        saved = argument.files[phase]
-        if reason := self._run.missing_weight(saved):
-            return PhaseStatistics(None, f"not read: {reason}")
-        tensor = open_tensor(self._run.tensor_path(saved))
+        tensor = open_tensor(self._run.tensor_path(argument.files[phase]))
         try:
             return PhaseStatistics(statistics.tensor_statistics(tensor))
         except TypeError as error:

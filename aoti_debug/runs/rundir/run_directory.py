@@ -228,15 +228,16 @@ class RunDir:
             raise RunDirError(problem, hint="make the run again here")
         return path
 
-    def missing_weight(self, saved: TensorFile) -> str:
-        """The reason why a weight that the run refers to is not to be had; "" if it is, or for a saved tensor.
+    def missing_file(self, saved: TensorFile) -> str:
+        """The reason why a saved tensor, or a weight that the run refers to, is not to be had; "" if it is.
 
         Raises:
             RunDirError: its path leads outside of the run directory, or to a link; or the reference is damaged.
         """
+        path = self.place_of(saved)
         if saved.status is not SaveStatus.REFERRED:
-            return ""
-        return self._refused_reference(saved) or stored_tensor.missing_weight(self.place_of(saved))
+            return "" if path.is_file() else f"{wording.printable(str(path))} is missing"
+        return self._refused_reference(saved) or stored_tensor.missing_weight(path)
 
     def _refused_reference(self, saved: TensorFile) -> str:
         """The reason why the file is not looked at that a run from elsewhere refers to; "" if it is."""

@@ -276,6 +276,10 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
             f"magnitudes stop after {wording.byte_size(BUDGET)} of tensors; "
             f"aoti-debug show {part.shown[-1].id} reads those of that launch"
         )
+    if measurer.missing:
+        why, *others = measurer.missing.values()
+        more = f", and {wording.pluralize(len(others), 'other file')} as well" if others else ""
+        lines += terminal_cells.wrapped(f"not every value can be shown: {why}{more}", width, "")
     if len(part.shown) < part.total:
         first, last = part.start + 1, part.start + len(part.shown)
         lines.append(f"launches {first} to {last} of {part.total}; --all shows them all")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aoti_debug.base import wording
-from aoti_debug.package.manifest import Manifest, Race, Racer
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.stream_order import Race, Racer
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, Place
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion

@@ -326,7 +326,7 @@ class _Walk:
         runs = f"two runs that differ only in the byte that fills new buffers ({self._bytes(0)}, {self._bytes(1)})"
         if suspect.result is None:
             return f"it completes in only one of {runs}"
-        first, second = suspect.result, _counterpart(suspect.result, suspect.other)
+        first, second = suspect.result, suspect.other.args[suspect.result.slot]
         return f"its result {first.name} differs between {runs}: {_summary(first)} against {_summary(second)}"
 
     def _cause(self, read: _Unwritten) -> Iterator[str]:
@@ -356,16 +356,12 @@ def _elements(unwritten: _Unwritten) -> str:
     return f"{unwritten.count} of {wording.pluralize(numel, 'element')} {'is' if unwritten.count == 1 else 'are'}"
 
 
-def _counterpart(argument: Argument, other: Launch) -> Argument:
-    return other.args[argument.slot]
-
-
 def _hash(argument: Argument) -> int | None:
     return argument.stats[Phase.AFTER].hash
 
 
 def _is_other_number(argument: Argument, other: Launch) -> bool:
-    counterpart = _counterpart(argument, other)
+    counterpart = other.args[argument.slot]
     is_written = argument.before != argument.after
     return (
         is_written
@@ -379,14 +375,14 @@ def _shows_poison(argument: Argument, other: Launch, *, has_read: bool) -> bool:
     """True if the result depends on poison. If the launch reads no poison that is known, only NaN proves that."""
     if argument.stats.get(Phase.AFTER) is None:
         return has_read
-    first, second = (a.stats[Phase.AFTER].statistics for a in (argument, _counterpart(argument, other)))
+    first, second = (a.stats[Phase.AFTER].statistics for a in (argument, other.args[argument.slot]))
     if first is None or second is None:
         return False
     if first.n_nan != second.n_nan:
         return True
-    counts = [(s.n_pos_inf, s.n_neg_inf, s.n_zero) for s in (first, second)]
     if not has_read:
         return False
+    counts = [(s.n_pos_inf, s.n_neg_inf, s.n_zero) for s in (first, second)]
     return counts[0] != counts[1] or any(
         abs(a - b) > _CHANGED * max(abs(a), abs(b))
         for a, b in ((first.min, second.min), (first.max, second.max), (first.mean, second.mean))

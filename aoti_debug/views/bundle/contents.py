@@ -22,7 +22,7 @@ from aoti_debug.package.manifest import Kernel, Manifest, Provenance, Site, Unre
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir import breadcrumbs, run_directory, run_json, summaries
-from aoti_debug.runs.rundir.formats import tensor_content, weight_reference
+from aoti_debug.runs.rundir.formats import tensor_file_format, weight_reference
 from aoti_debug.runs.rundir.formats.journal_records import TensorFile
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
@@ -292,8 +292,7 @@ def _tensors(
     where = subject.finding.where
     guilty = None if where is None else run.find_launch(where.launch)
     saved = {} if guilty is None else {s.path: s for a in guilty.args for s in a.files.values() if s.path}
-    known = [path for path in saved if not run.missing_weight(saved[path])]
-    present = [path for path in known if run.tensor_path(saved[path]).is_file()]
+    present = [path for path in saved if not run.missing_file(saved[path])]
     if redaction.removes_tensors:
         contents.leave_out(f"{prefix}tensors/", folder, _HOLDS_VALUES)
         return frozenset()
@@ -305,7 +304,7 @@ def _tensors(
     for path in present:
         contents.add(f"{prefix}{path}", run.path / path)
         if path in weights:
-            content = b"".join(tensor_content.chunks(run.path / path))
+            content = b"".join(tensor_file_format.chunks(run.path / path))
             contents.add(f"{prefix}{weight_reference.beside(Path(path))}", content)
     _weights(contents, run, prefix, frozenset(present))
     rest = size_of(folder) - sum((run.path / path).stat().st_size for path in present)

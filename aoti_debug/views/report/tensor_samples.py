@@ -215,7 +215,7 @@ class Sampler:
                 self.unread += 1
                 return None
             self._budget -= saved.bytes
-            return None if run.missing_weight(saved) else sample_of(open_tensor(run.tensor_path(saved)))
+            return None if run.missing_file(saved) else sample_of(open_tensor(run.tensor_path(saved)))
         import numpy as np
 
         recorded = argument.stats[phase]

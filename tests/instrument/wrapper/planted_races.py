@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
-from aoti_debug.package.manifest import StreamOrder
+from aoti_debug.package.stream_order import StreamOrder
 from tests.instrument.wrapper import texts
 
 VERSION = "2.14.1"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from aoti_debug.instrument.wrapper.analysis import Analysis
-from aoti_debug.package.manifest import Racer
+from aoti_debug.package.stream_order import Racer
 from tests.instrument.wrapper import planted_races, texts
 from tests.instrument.wrapper.planted_races import Pair
 

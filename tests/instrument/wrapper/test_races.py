@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from aoti_debug.instrument.wrapper.model_variables import UNKNOWN, WHOLE, Elements, overlap
-from aoti_debug.package.manifest import Race
+from aoti_debug.package.stream_order import Race
 from tests.instrument.wrapper import planted_races, race_kinds, texts
 from tests.instrument.wrapper.planted_races import NAMES, Planted, clean, order_of, races_of
 from tests.instrument.wrapper.race_kinds import Kind

@@ -148,3 +148,16 @@ def test_saved_tensors_are_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytes
     assert found.what == "1 of 2 elements of output 0 (buf0) is +Inf"
     monkeypatch.setattr(module, "BUDGET", 7)
     assert output_values(open_run(path)).text == "values of outputs not recorded"
+
+
+def test_files_that_are_gone_are_said(tmp_path: Path) -> None:
+    journal = JournalWriter(level=1)
+    journal.launch(0, 0, tensor(2), tensor(2))
+    for slot in (0, 1):
+        journal.tensor_file(0, slot, Phase.AFTER, f"buf{slot}.safetensors", size=8, content=slot + 1)
+    path = run_directory(tmp_path, replace(OUTPUTS, outputs=("buf0",)), journal)
+    run = open_run(path)
+    assert output_values(run).text == "values of outputs not read"
+    lines = overview.overview(run, None, overview.excerpt(run.launches, 10, None), 200)
+    assert lines[-1].startswith("not every value can be shown: ")
+    assert lines[-1].endswith("buf1.safetensors is missing")

@@ -276,6 +276,18 @@ def test_memory_that_nothing_has_written_is_not_read(tmp_path: Path) -> None:
     assert Measurer(run).measure(fresh, Phase.AFTER).statistics is not None
 
 
+def test_a_missing_file_leaves_the_rest(tmp_path: Path) -> None:
+    run = saved(tmp_path, x=(Role.IN, elements(1.0), elements(1.0)), y=(Role.IN, elements(2.0), elements(3.0)))
+    file = run.path / "0_x.safetensors"
+    file.unlink()
+    measurer = Measurer(run)
+    x, y = run.launch("0").args
+    assert measurer.measure(x, Phase.BEFORE) == PhaseStatistics(None, f"not read: {file} is missing")
+    assert measurer.measure(x, Phase.AFTER).statistics is not None  # another file has the same bytes
+    assert measurer.measure(y, Phase.AFTER).statistics is not None
+    assert measurer.missing == {file.name: f"{file} is missing"}
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     run = saved(tmp_path, x=(Role.IN, elements(1.0, 2.0), elements(1.0, 2.0)))
     (run.path / "0_x.safetensors").write_bytes(b"junk")

@@ -351,7 +351,7 @@ def test_a_run_from_elsewhere_makes_no_command_read_files_of_this_machine(tmp_pa
     received = open_run(run.path)
     saved = received.launch("0.1").args[0].files[Phase.BEFORE]
     problem = "table.weight.json refers to a file of this machine, and the run was not made on this account"
-    assert problem in received.missing_weight(saved)
+    assert problem in received.missing_file(saved)
     with pytest.raises(RunDirError, match="refers to a file of this machine") as refused:
         load_launch(received, received.launch("0.1"), Phase.BEFORE)
     assert refused.value.hint == "make the run again here"

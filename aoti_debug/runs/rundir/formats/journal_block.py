@@ -44,7 +44,7 @@ from aoti_debug.runs.rundir.formats.journal_records import (
     WatchRecord,
     new_record,
 )
-from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.formats.statistics import Statistics, extrema
 
 
 class Layouts:
@@ -269,7 +269,7 @@ class JournalBlock:
         statistics = None
         if not unread and not flags & _HASH_ONLY:
             has_finite = numel - nan - pos_inf - neg_inf > 0
-            least, greatest = _extrema(low, high, integer) if has_finite else (None, None)
+            least, greatest = extrema(low, high, integer) if has_finite else (None, None)
             statistics = new_record(
                 Statistics, (numel, nan, pos_inf, neg_inf, zero, least, greatest, at_low, at_high, mean, std)
             )
@@ -388,14 +388,3 @@ _DECODERS: dict[int, Callable[[JournalBlock, int, int, int], Record]] = {
     RecordType.NOTE.value: JournalBlock._note,
     RecordType.RUN_END.value: JournalBlock._run_end,
 }
-
-
-_BITS, _DOUBLES, _SIGNED = struct.Struct("<2Q"), struct.Struct("<2d"), struct.Struct("<2q")
-
-
-def _extrema(low: int, high: int, integer: int) -> tuple[int | float, int | float]:
-    """Minimum and maximum; `integer` is the type of their bits: 0 double, 1 int64, 2 uint64."""
-    if integer == 2:
-        return low, high
-    least, greatest = (_SIGNED if integer == 1 else _DOUBLES).unpack(_BITS.pack(low, high))
-    return least, greatest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHUNK = 1 << 22  # elements converted to double at a time
+_BITS, _DOUBLES, _SIGNED = struct.Struct("<2Q"), struct.Struct("<2d"), struct.Struct("<2q")
 
 
 class Statistics(NamedTuple):
@@ -41,6 +43,14 @@ class Statistics(NamedTuple):
     def n_finite(self) -> int:
         """The number of finite elements."""
         return self.numel - self.n_nan - self.n_pos_inf - self.n_neg_inf
+
+
+def extrema(low: int, high: int, integer: int) -> tuple[int | float, int | float]:
+    """Minimum and maximum of a record; `integer` is the type of their bits: 0 double, 1 int64, 2 uint64."""
+    if integer == 2:
+        return low, high
+    least, greatest = (_SIGNED if integer == 1 else _DOUBLES).unpack(_BITS.pack(low, high))
+    return least, greatest
 
 
 def tensor_statistics(tensor: StoredTensor) -> Statistics:

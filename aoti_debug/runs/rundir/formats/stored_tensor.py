@@ -1,4 +1,4 @@
-"""Reads the numbers of a saved tensor, without torch."""
+"""Reads the numbers or the bytes of a saved tensor, also of one that is a reference to a weight, without torch."""
 
 from __future__ import annotations
 
@@ -131,6 +131,33 @@ def layout_of(path: Path) -> FileLayout:
     return FileLayout(
         reference.dtype, reference.shape, reference.strides, reference.storage_offset, reference.storage_bytes
     )
+
+
+def bytes_of(path: Path) -> int:
+    """The size in bytes of a saved tensor: of its file, or of what a reference refers to.
+
+    Raises:
+        RunDirError: the reference is missing or damaged.
+        OSError: the tensor file is missing.
+    """
+    reference = reference_at(path)
+    return file_of(path).stat().st_size if reference is None else reference.nbytes
+
+
+def elements_at(path: Path) -> tuple[Path, int]:
+    """The file that has the elements of a saved tensor in row-major order, and the byte at which they begin.
+
+    Raises:
+        RunDirError: the file is missing or damaged, or has them in another order; the message names it.
+    """
+    reference = reference_at(path)
+    if reference is None:
+        layout_of(path)  # it can be read
+        with file_of(path).open("rb") as opened:
+            return file_of(path), 8 + int.from_bytes(opened.read(8), "little")
+    if not reference.is_row_major:
+        raise RunDirError(f"{printable(str(path))} refers to a weight that is not row-major in its file", hint=AGAIN)
+    return reference.checked_file(), reference.begin
 
 
 @contextmanager

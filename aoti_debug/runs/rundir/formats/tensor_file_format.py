@@ -1,4 +1,4 @@
-"""The tensor files of the runtime: their paths in the run directory, and the header before the elements.
+"""The tensor files of the runtime: their paths in the run directory, the header before the elements, their content.
 
 The Python counterpart of runtime_shims/saving/safetensors_file.h; tests compare the output of both.
 """
@@ -9,6 +9,7 @@ import json
 import re
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes
@@ -16,6 +17,7 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.dtypes import Category
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.formats.stored_tensor import file_of, reference_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +29,7 @@ _LONGEST_NAME = 255
 _STEPS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 _MASK = 2**64 - 1
 _CHUNK = 1 << 22  # bytes, a multiple of 8
+_COPIED = 16 << 20  # bytes at once
 
 
 def is_storable(dtype: str) -> bool:
@@ -83,6 +86,25 @@ def header(name: str, layout: Layout) -> bytes:
 
 def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def chunks(path: Path) -> Iterator[bytes | memoryview]:
+    """The content of the tensor file of a saved tensor, also of one that is a reference to a weight.
+
+    Raises:
+        RunDirError: the file that is referred to is gone or has changed, or the reference is damaged.
+        OSError: the tensor file cannot be read.
+    """
+    reference = reference_at(path)
+    if reference is None:
+        with file_of(path).open("rb") as opened:
+            while data := opened.read(_COPIED):
+                yield data
+        return
+    elements = reference.elements()
+    yield header(reference.name, reference.layout)
+    for start in range(0, elements.size, _COPIED):
+        yield elements[start : start + _COPIED].data
 
 
 def content_hashes(data: memoryview) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.rundir import load_tensors
-from aoti_debug.runs.rundir.formats import stored_tensor, tensor_content, weight_reference
+from aoti_debug.runs.rundir.formats import stored_tensor, tensor_file_format, weight_reference
 from tests.saved_tensors import program_of, save, tensor_bytes, write_reference
 
 WEIGHT = torch.arange(24, dtype=torch.float32).reshape(4, 6)
@@ -44,12 +44,12 @@ def test_it_is_read_as_the_file_in_whose_place_it_stands(program: Path, tmp_path
         assert torch.equal(load(path), view)
         assert load(path).stride() == view.stride()
     copy = tmp_path / "copy.safetensors"
-    copy.write_bytes(b"".join(tensor_content.chunks(path)))
+    copy.write_bytes(b"".join(tensor_file_format.chunks(path)))
     assert torch.equal(load_file(copy)["w"], view)
     assert stored_tensor.layout_of(copy) == layout
-    assert tensor_content.bytes_of(path) == view.nbytes
-    assert b"".join(tensor_content.chunks(file)) == file.read_bytes()
-    assert tensor_content.bytes_of(file) == file.stat().st_size
+    assert stored_tensor.bytes_of(path) == view.nbytes
+    assert b"".join(tensor_file_format.chunks(file)) == file.read_bytes()
+    assert stored_tensor.bytes_of(file) == file.stat().st_size
 
 
 def test_writing_to_what_was_loaded_changes_no_weight(program: Path, tmp_path: Path) -> None:
@@ -61,13 +61,13 @@ def test_writing_to_what_was_loaded_changes_no_weight(program: Path, tmp_path: P
 
 def test_where_its_elements_are(program: Path, tmp_path: Path) -> None:
     path = refer(program, tmp_path / "x.weight.json", VIEWS["part"])
-    file, begin = tensor_content.elements_at(path)
+    file, begin = stored_tensor.elements_at(path)
     assert file.read_bytes()[begin : begin + VIEWS["part"].nbytes] == tensor_bytes(VIEWS["part"])
     turned = refer(program, tmp_path / "y.weight.json", VIEWS["turned"])
     with pytest.raises(RunDirError, match="refers to a weight that is not row-major in its file"):
-        tensor_content.elements_at(turned)
+        stored_tensor.elements_at(turned)
     save(tmp_path / "z.safetensors", "w", VIEWS["turned"])
-    file, begin = tensor_content.elements_at(tmp_path / "z.safetensors")
+    file, begin = stored_tensor.elements_at(tmp_path / "z.safetensors")
     assert file.read_bytes()[begin:] == tensor_bytes(VIEWS["turned"])
 
 
@@ -93,7 +93,11 @@ def test_a_program_that_is_gone_or_another_one(program: Path, tmp_path: Path) ->
         archive.writestr("model/more", b"")
     begin = f"the run refers to weights in {program}, which"
     hint = "put it back, or run the package again at level 1"
-    for read in (stored_tensor.open_tensor, load_tensors.load_values, lambda path: next(tensor_content.chunks(path))):
+    for read in (
+        stored_tensor.open_tensor,
+        load_tensors.load_values,
+        lambda path: next(tensor_file_format.chunks(path)),
+    ):
         with pytest.raises(RunDirError, match="has changed since the run, or cannot be read") as changed:
             read(path)
         assert (str(changed.value).startswith(begin), changed.value.hint) == (True, hint)

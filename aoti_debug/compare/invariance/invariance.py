@@ -26,6 +26,7 @@ from aoti_debug.compare.invariance.variance import (
     OutputRows,
     SampleComparison,
     SampleRun,
+    groups_of,
     in_order,
 )
 from aoti_debug.compare.invariance.varied_inputs import (
@@ -384,7 +385,7 @@ def collected(comparison: SampleComparison, alone: SampleRun, runs: Sequence[Sam
         unrepeatable=of(LaunchRelation.UNREPEATABLE),
         unknown=of(LaunchRelation.UNKNOWN),
         own=None,
-        equal_runs=_groups((alone, *runs), comparison),
+        equal_runs=groups_of((alone, *runs), comparison),
         follows=only(LaunchRelation.SAME, LaunchRelation.ABSORBS, LaunchRelation.FOLLOWS),
         absorbs=only(LaunchRelation.SAME, LaunchRelation.ABSORBS),
         same=only(LaunchRelation.SAME),
@@ -396,14 +397,3 @@ def collected(comparison: SampleComparison, alone: SampleRun, runs: Sequence[Sam
         package=place.package,
         directory=place.directory,
     )
-
-
-def _groups(runs: Sequence[SampleRun], comparison: SampleComparison) -> tuple[tuple[SampleRun, ...], ...]:
-    """The runs in groups with the same bits of the sample in all outputs; () if that is not known of one."""
-    groups: dict[str, list[SampleRun]] = {}
-    for run in runs:
-        bits = comparison.output_bits(run)
-        if bits is None:
-            return ()
-        groups.setdefault(bits, []).append(run)
-    return tuple(map(tuple, groups.values()))

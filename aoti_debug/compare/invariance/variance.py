@@ -328,3 +328,14 @@ def _common(a: Mapping[int, Path], b: Mapping[int, Path]) -> dict[int, tuple[Pat
 def in_order(launches: Sequence[LaunchRows]) -> Iterator[LaunchRows]:
     """Yields them in the order of the run of the sample alone."""
     yield from sorted(launches, key=lambda found: found.alone.sequence)
+
+
+def groups_of(runs: Sequence[SampleRun], comparison: SampleComparison) -> tuple[tuple[SampleRun, ...], ...]:
+    """The runs in groups with the same bits of the sample in all outputs; () if that is not known of one."""
+    groups: dict[str, list[SampleRun]] = {}
+    for run in runs:
+        bits = comparison.output_bits(run)
+        if bits is None:
+            return ()
+        groups.setdefault(bits, []).append(run)
+    return tuple(map(tuple, groups.values()))

@@ -36,8 +36,8 @@ from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir import summaries as run_summaries
-from aoti_debug.runs.rundir.assemble_timeline import Timeline
 from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.launches import Timeline
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
 

@@ -28,10 +28,9 @@ from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, recorded_runs, rescued_tensors, run_json
-from aoti_debug.runs.rundir.assemble_timeline import Timeline, assemble
 from aoti_debug.runs.rundir.formats import journal, stored_tensor, weight_reference
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
-from aoti_debug.runs.rundir.launches import Launches
+from aoti_debug.runs.rundir.launches import Launches, Timeline, assemble
 from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind, RunInfo
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 

@@ -8,7 +8,7 @@ from aoti_debug.base.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, Pha
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.manifest import CType, Form, Role
 from aoti_debug.package.recording.values import Absent, Number, Tensor
-from aoti_debug.runs.rundir.assemble_timeline import Timeline
+from aoti_debug.runs.rundir.launches import Timeline
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.timeline import Argument, GridArgument, Launch, LaunchStatus
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel

@@ -119,6 +119,8 @@ class JournalWriter:
         self.pid = pid
         self.crumb_every = crumb_every
         self.blocks_reused = 0
+        self.lost_records = 0
+        self.open_calls = 0
         self.thread = 1
         self.time_ns = 0
         self.start_unix_ns = 1_700_000_000_000_000_000
@@ -354,6 +356,8 @@ class JournalWriter:
             self.start_unix_ns,
             self.blocks_reused,
             self.crumb_every,
+            self.lost_records,
+            self.open_calls,
         )
         return header + b"".join(block.ljust(self._block_bytes, b"\0") for block in self._blocks)
 

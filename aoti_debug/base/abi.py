@@ -284,7 +284,8 @@ class Struct:
 
 JOURNAL_HEADER = Struct(
     "JournalHeader",
-    "magic:8s version:I block_bytes:I pid:I level:I start_unix_ns:Q blocks_reused:Q crumb_every:Q reserved:2Q",
+    "magic:8s version:I block_bytes:I pid:I level:I start_unix_ns:Q blocks_reused:Q crumb_every:Q "
+    "lost_records:Q open_calls:Q",
 )
 BLOCK_HEADER = Struct("BlockHeader", "magic:I thread:I sequence:Q")
 RECORD_HEADER = Struct("RecordHeader", "size:I type:H flags:H time_ns:Q")

@@ -38,8 +38,9 @@ typedef struct JournalHeader {
   uint64_t start_unix_ns;  // wall clock when RecordHeader::time_ns was 0
   uint64_t blocks_reused;  // > 0: older launches were overwritten
   uint64_t crumb_every;    // a crumb at least every this many launches outside of CUDA graphs; 0: no crumbs (CPU)
-  uint64_t reserved[2];
-} JournalHeader;  // 64 bytes
+  uint64_t lost_records;   // that were not written after the recording had stopped: they tell that the model goes on
+  uint64_t open_calls;     // calls that have begun and not ended, recorded or not
+} JournalHeader;           // 64 bytes
 
 typedef struct BlockHeader {
   uint32_t magic;

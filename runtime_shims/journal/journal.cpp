@@ -68,6 +68,18 @@ void Journal::set_crumb_every(uint64_t every) {
   __atomic_store_n(&reinterpret_cast<JournalHeader*>(base_)->crumb_every, every, __ATOMIC_RELAXED);
 }
 
+void Journal::call_begun() {
+  if (is_open()) __atomic_fetch_add(&reinterpret_cast<JournalHeader*>(base_)->open_calls, 1, __ATOMIC_RELAXED);
+}
+
+void Journal::call_ended() {
+  if (is_open()) __atomic_fetch_sub(&reinterpret_cast<JournalHeader*>(base_)->open_calls, 1, __ATOMIC_RELAXED);
+}
+
+void Journal::record_lost() {
+  if (is_open()) __atomic_fetch_add(&reinterpret_cast<JournalHeader*>(base_)->lost_records, 1, __ATOMIC_RELAXED);
+}
+
 std::string Journal::take_stop_reason() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(stop_reason_, std::string());
@@ -195,11 +207,13 @@ JournalWriter::~JournalWriter() {
 }
 
 bool JournalWriter::next_block(uint32_t record_bytes_needed) {
-  if (stopped_ || record_bytes_needed > AOTI_DEBUG_BLOCK_BYTES - sizeof(BlockHeader)) return false;
-  const uint32_t block = journal_->is_open() ? journal_->take_block(thread_) : Journal::kNoBlock;
+  if (record_bytes_needed > AOTI_DEBUG_BLOCK_BYTES - sizeof(BlockHeader)) return false;
+  const bool is_open = !stopped_ && journal_->is_open();
+  const uint32_t block = is_open ? journal_->take_block(thread_) : Journal::kNoBlock;
   if (block == Journal::kNoBlock) {
     stopped_ = true;
     room_ = 0;
+    journal_->record_lost();
     return false;
   }
   if (block_ != Journal::kNoBlock) journal_->release_block(block_);

@@ -45,6 +45,10 @@ class Journal {
 
   void set_crumb_every(uint64_t every);
 
+  // Who watches the process from outside sees them where the recording has stopped, too.
+  void call_begun();
+  void call_ended();
+
   // Gives back the space that was allocated and never used.
   void trim();
 
@@ -60,6 +64,7 @@ class Journal {
   void release_block(uint32_t block);
   bool grow();
   void stop(std::string reason);
+  void record_lost();
   void populate(uint32_t first, uint32_t end) const;
   void prepare_blocks();
   void start_preparer();

@@ -230,6 +230,7 @@ void record_call_begin(CallState& call, bool capturing, uint64_t now_ns) {
   record.stream_slot = call.stream_slot;
   record.model = reinterpret_cast<uintptr_t>(call.model);
   record.stream = reinterpret_cast<uintptr_t>(call.stream);
+  call.run->journal.call_begun();
   write(*call.thread, RECORD_CALL_BEGIN, capturing ? CALL_CAPTURING : 0, now_ns, record);
 }
 
@@ -239,6 +240,7 @@ void record_call_end(const CallState& call, bool failed, uint64_t now_ns) {
   record.kind = call.kind;
   record.failed = failed;
   record.launches = call.launches;
+  call.run->journal.call_ended();
   write(*call.thread, RECORD_CALL_END, 0, now_ns, record);
 }
 

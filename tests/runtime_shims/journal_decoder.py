@@ -92,10 +92,13 @@ class Journal:
 
 def decode(path: Path) -> Journal:
     data = path.read_bytes()
-    magic, version, block_bytes, pid, level, start, reused, every = struct.unpack_from("<8sIIIIQQQ", data)
+    magic, version, block_bytes, pid, level, start, reused, every, lost, open_calls = struct.unpack_from(
+        "<8sIIIIQQQQQ", data
+    )
     assert magic == b"AOTIDBJ1"
     assert version == 1
     header = {"pid": pid, "level": level, "start": start, "reused": reused, "every": every}
+    header |= {"lost": lost, "open_calls": open_calls}
     blocks = []
     for offset in range(64, len(data), block_bytes):
         block_magic, thread, sequence = struct.unpack_from("<IIQ", data, offset)

@@ -68,6 +68,27 @@ def test_levels_1_and_2_stop_at_the_limit(
     assert len(capfd.readouterr().err.splitlines()) == 1
 
 
+def test_calls_and_lost_records_are_counted_after_the_recording_has_stopped(load: Load, journal: Decode) -> None:
+    runtime = load(LEVEL=2, JOURNAL_BYTES="512K", FILTER="!*", PRINT="none")
+    site = runtime.site(0, "k", Slot("x"))
+    handle = Handle(torch.ones(2))
+    with runtime.call():
+        assert (journal().header["lost"], journal().header["open_calls"]) == (0, 1)
+    many(runtime, site, 10_000, handle)
+    stopped = journal().header
+    assert stopped["lost"] > 0
+    assert stopped["open_calls"] == 0
+    with runtime.call():
+        with runtime.launch(site, handle.value):
+            pass
+        within = journal().header
+    assert within["lost"] >= stopped["lost"] + 3
+    assert within["open_calls"] == 1
+    assert journal().header["lost"] == within["lost"] + 1
+    assert journal().header["open_calls"] == 0
+    runtime.unload()
+
+
 def test_blocks_of_live_threads_are_not_reused(load: Load, journal: Decode) -> None:
     runtime = load(JOURNAL_BYTES="512K", PRINT="none")
     quiet, busy = runtime.site(0, "quiet"), runtime.site(1, "busy", Slot("x"))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from aoti_debug.app.execute import bare_libraries, kept_inputs, script_environment
+from aoti_debug.app.execute import bare_libraries, kept_inputs, recorded_packages, script_environment
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.replacements import COMPILED, error_file
 from aoti_debug.base.abi import Level, Variable
@@ -23,6 +23,7 @@ from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.version import __version__
+from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.run import configuration, runner
@@ -180,8 +181,9 @@ def _info(script: UserScript, options: RunOptions) -> RunInfo:
 
 def _words(script: UserScript, options: RunOptions) -> tuple[str, ...]:
     return (
+        *(() if options.level is None else ("--level", str(levels.written(options.level)))),  # comes first
         *(("--torch-compile",) if script.torch_compile else ()),
-        *run_options.words_of(options),
+        *run_options.words_of(replace(options, level=None)),
         *script.words,
     )
 
@@ -238,7 +240,8 @@ def _with_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPac
 def _delete_kept(path: Path) -> None:
     """Deletes what only the processes of the script needed."""
     kept_inputs.delete(path)
-    shutil.rmtree(path / run_directory.PACKAGES / bare_libraries.FOLDER, ignore_errors=True)
+    for folder in (bare_libraries.FOLDER, recorded_packages.PROGRAMS):
+        shutil.rmtree(path / run_directory.PACKAGES / folder, ignore_errors=True)
 
 
 def _launches_of_ranks(path: Path) -> list[Path]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
+import re
 import sys
 import threading
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -19,7 +21,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from aoti_debug.app.execute import bare_libraries
 from aoti_debug.app.execute.kept_inputs import KeptInputs, PackageUse
 from aoti_debug.app.execute.operator_modules import OperatorModules
-from aoti_debug.base import abi, wording
+from aoti_debug.app.execute.script_environment import Shared
+from aoti_debug.base import abi, terminal_cells, wording
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
@@ -40,26 +43,21 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _Result = TypeVar("_Result")
+PROGRAMS = "programs"  # among the packages: of those that were compiled, by hashes of their code
 _CACHE = "script-package"
 _CHANGING = (".cpp", ".data/serialization_id")  # members that differ in two equal compilations
 _LINES = "model lines"  # stands for whichever program a package was compiled from
 _OWN_CONFIGS = ("aot_inductor.package", "aot_inductor.output_path")  # of the files that torch writes, not of kernels
+_HASH = re.compile(r"c[a-z2-7]{51}(\.wrapper)?")  # the name of a package that was given none
+_SHOWN_OF_HASH, _LONGEST_NAME = 8, 40  # characters
 _CODE = (".so", ".cpp")  # of a package; a package of sources has no libraries
 
 
 @dataclass(frozen=True)
-class _Source:
-    """What a package or a library was compiled from: its program, which need not exist yet, and Inductor's settings."""
-
-    program: Callable[[], ExportedProgram]
-    configs: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class _Compiled:
-    """The program that a package was compiled from, and Inductor's settings."""
+    """The program that a package was compiled from, or a file of it, and Inductor's settings."""
 
-    program: ExportedProgram
+    program: ExportedProgram | Path
     configs: Mapping[str, Any]
 
 
@@ -81,21 +79,19 @@ class RecordedPackages:
 
     Args:
         run: the run directory, where they are kept.
-        modules: what registers operators in the process; None where nothing does.
+        modules: what registers operators in the process.
         keeps_all: as of KeptInputs.
-        at_once: instrument what is compiled here when it has been compiled: other ranks wait for that, and then find
-            it with its model lines.
     """
 
     def __init__(
-        self, run: Path, modules: OperatorModules | None = None, *, keeps_all: bool = False, at_once: bool = False
+        self, run: Path, modules: OperatorModules, *, keeps_all: bool = False, shared: Shared = Shared.NOTHING
     ) -> None:
         self._run = run
-        self._modules = modules or OperatorModules()
+        self._modules = modules
         self._keeps_all = keeps_all
-        self._at_once = at_once
+        self._shared = shared
         self._folder = run / run_directory.PACKAGES
-        self._sources: dict[str, _Source] = {}  # by hashes of what was compiled
+        self._sources: dict[str, Callable[[], _Compiled]] = {}  # by hashes of what was compiled
         self._packaged: dict[str, Path] = {}  # the packages of libraries, by their hashes
         self._built: dict[tuple[str, str], Path] = {}
         self._unrecorded: set[str] = set()
@@ -114,10 +110,13 @@ class RecordedPackages:
             program: is called when it is needed.
         """
         with contextlib.suppress(OSError, zipfile.BadZipFile):  # whoever loads it says so
-            source = _Source(program, {name: configs[name] for name in configs if name not in _OWN_CONFIGS})
+            own = {name: configs[name] for name in configs if name not in _OWN_CONFIGS}
+            source = lambda: _Compiled(program(), own)  # noqa: E731 - one object for all hashes
             self._sources |= dict.fromkeys(_codes(compiled), source)
-            if self._at_once and isinstance(compiled, str):
+            if self._shared is Shared.PACKAGE and isinstance(compiled, str):
                 self.recorded(compiled)
+            elif self._shared is Shared.PROGRAM and isinstance(compiled, str | Path):
+                self._keep(Path(compiled), source)
 
     def use(self, path: str, model: str) -> PackageUse:
         """The use of the instrumented package of a package, or of a library; it keeps the inputs of calls.
@@ -164,7 +163,7 @@ class RecordedPackages:
         Raises:
             UsageError: another one is: a process has one, as the functions that a library calls are replaced once.
         """
-        stem = f"{package.path.stem}-{_digest(package.path)[:8]}"
+        stem = f"{_stem(package.path)}-{_digest(package.path)[:8]}"
         if self._interposed_use is None:
             from aoti_debug.app.execute import failed_call  # most packages have a source
             from aoti_debug.runs.run import interposer
@@ -196,7 +195,7 @@ class RecordedPackages:
     def _link(self, package: Artifact) -> None:
         """Keeps a package that the script has instrumented itself with the others, as a link."""
         name = hashlib.sha256(os.fsencode(package.path)).hexdigest()[:8]
-        link = self._folder / f"{package.path.stem}-{name}.pt2"
+        link = self._folder / f"{_stem(package.path)}-{name}.pt2"
         self._folder.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
             link.symlink_to(package.path)
@@ -219,15 +218,40 @@ class RecordedPackages:
     def _compiled(self, package: Artifact, model: str) -> _Compiled | None:
         """The program of a model, given away as it may be large; None where it is not known, or cannot be exported."""
         known = self._sources
-        source = next((known[code] for code in _codes(package.path, model) if code in known), None) if known else None
+        codes = _codes(package.path, model) if known or (self._folder / PROGRAMS).exists() else []
+        source = next((known[code] for code in codes if code in known), None) or self._kept(codes)
         if source is None:
             return None
         self._sources = {code: other for code, other in known.items() if other is not source}
         try:
-            return _Compiled(source.program(), source.configs)
+            return source()
         except Exception as error:  # noqa: BLE001 - of any kind, from export
-            _say(f"{package.path.name} has no model lines: {wording.first_line(str(error))}")
+            _say(f"{_shown(package.path)} has no model lines: {wording.first_line(str(error))}")
             return None
+
+    def _keep(self, package: Path, source: Callable[[], _Compiled]) -> None:
+        """Keeps the program of a package for other processes, unless it is large, or cannot be saved."""
+        if bare_libraries.is_library(package) or package.stat().st_size >= LARGE:
+            return
+        import torch
+
+        from aoti_debug.instrument.frontend.exported_program import SAVE_ERRORS
+        from aoti_debug.instrument.frontend.protocol import caller_settings
+
+        file = self._folder / PROGRAMS / f"{_codes(package)[0]}.pt2"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(*SAVE_ERRORS), warnings.catch_warnings():  # of what only this process has
+            warnings.simplefilter("ignore")
+            compiled = source()
+            configs = json.dumps(caller_settings.with_assigned(compiled.configs))
+            torch.export.save(compiled.program, file)
+            atomic_write.write(file.with_suffix(".json"), configs)
+
+    def _kept(self, codes: Sequence[str]) -> Callable[[], _Compiled] | None:
+        """What another process keeps of the code of a package; None if none does."""
+        files = (self._folder / PROGRAMS / f"{code}.json" for code in codes)
+        file = next(filter(Path.exists, files), None)
+        return None if file is None else lambda: _Compiled(file.with_suffix(".pt2"), json.loads(file.read_text()))
 
     def _make(self, package: Artifact, model: str, compiled: _Compiled | None, identity: str) -> Path:
         """Builds the instrumented package, or takes it from the cache."""
@@ -235,10 +259,10 @@ class RecordedPackages:
         key, with_lines = (_key(identity, model, program, user_code) for program in (compiled, _LINES))
         if compiled is None and cache.find(_CACHE, with_lines) is not None:  # another process has compiled it
             key = with_lines
-        path = self._folder / f"{package.path.stem}-{key[:8]}.pt2"
+        path = self._folder / f"{_stem(package.path)}-{key[:8]}.pt2"
         self._folder.mkdir(exist_ok=True)
         if cache.find(_CACHE, key) is not None:
-            _say(f"{package.path.name} was instrumented before")
+            _say(f"{_shown(package.path)} was instrumented before")
         with changed_environment({"PYTHONPATH": os.pathsep.join([*sys.path, str(self._folder)])}):
             if package.path.stat().st_size < LARGE:
                 entry = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
@@ -275,7 +299,7 @@ def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Pa
     from aoti_debug.instrument.builder import build as builder  # most are found in the cache
     from aoti_debug.instrument.builder.options import BuildOptions
 
-    name = package.path.name
+    name = _shown(package.path)
     _say(f"instrumenting {name}")
     began = time.monotonic()
     options = BuildOptions(
@@ -351,12 +375,24 @@ def _digest(path: str | os.PathLike[str]) -> str:
 def _key(identity: str, model: str, compiled: _Compiled | str | None, user_code: UserCode) -> str:
     program = compiled or ""
     if isinstance(program, _Compiled):
+        if isinstance(program.program, Path):
+            return _key(identity, model, _LINES, user_code)
         from aoti_debug.app.torch_compile import cached_build  # most packages were compiled before
 
         program = cached_build.program_key(program.program, program.configs)
     toolchain = Toolchain(find_compiler(), find_torch())
     code = (*user_code.imports, *user_code.library_paths)
     return toolchain.key(own_sources(), str(abi.ABI_VERSION), identity, model, program, *code)
+
+
+def _shown(package: Path) -> str:
+    """The name of a package, within a line."""
+    return terminal_cells.shorten_middle(package.name, _LONGEST_NAME)
+
+
+def _stem(package: Path) -> str:
+    """The name of a package without its suffix, of one that torch has named by a hash the beginning."""
+    return package.stem[:_SHOWN_OF_HASH] if _HASH.fullmatch(package.stem) else package.stem
 
 
 def _say(text: str) -> None:

@@ -52,11 +52,12 @@ _CHANGES = (  # and those that may launch something besides
 def install() -> None:
     """Prepares the replacements in a process of a script.
 
-    If the script itself dies, not a process that it has started, Python's call stack is written to the run directory.
+    If the script itself dies or hangs, not a process that it has started, Python's call stack is written to the run
+    directory.
     """
     settings = ScriptSettings()
     if not settings.is_child:
-        crash_stacks.enable_python(settings.run / _PYTHON_STACKS)
+        crash_stacks.enable_python(settings.run / _PYTHON_STACKS, crash_stacks.REQUEST)
     atexit.register(_keep_error, settings.run)
     settings.cover_children()
     modules = OperatorModules()
@@ -162,7 +163,7 @@ def _keep_error(run: Path) -> None:
 def _packages(settings: ScriptSettings, modules: OperatorModules) -> ReplacedPackages:
     from aoti_debug.app.execute.recorded_packages import RecordedPackages  # only a script that has a package waits
 
-    return RecordedPackages(settings.run, modules, keeps_all=settings.keeps_all, at_once=settings.is_rank)
+    return RecordedPackages(settings.run, modules, keeps_all=settings.keeps_all, shared=settings.shared)
 
 
 def compilers(inductor: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,14 @@ def with_startup(variables: Mapping[str, str], *, keeps_all: bool, torch_compile
     return {**variables, **added}
 
 
+class Shared(Enum):
+    """The form in which other processes of a script find a package that this one compiles, beside its file."""
+
+    NOTHING = "nothing"
+    PROGRAM = "program"  # they instrument the package with its model lines when they load it
+    PACKAGE = "package"  # the instrumented one: it is built at once, as other ranks wait for that
+
+
 class ScriptSettings:
     """The settings of a process of a script, which its environment tells.
 
@@ -94,6 +103,11 @@ class ScriptSettings:
         if self.is_rank:  # the runtime makes a run of ranks, in the run directory of the script
             os.environ.pop(_RUN, None)
             os.environ[_DIR] = str(self.run)
+
+    @property
+    def shared(self) -> Shared:
+        """The form in which other processes find a package that this one compiles."""
+        return Shared.PACKAGE if self.is_rank else Shared.PROGRAM
 
     def cover_children(self) -> None:
         """Has the Python processes that this one starts do the same.

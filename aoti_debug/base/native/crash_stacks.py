@@ -26,6 +26,7 @@ from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.native.frames import (
     MAX_FRAMES,
     StackFrame,
+    calls_package,
     demangle,
     is_interpreter,
     is_noise,
@@ -125,6 +126,7 @@ NAME = "backtrace.json"
 STACKS = "backtrace.txt"
 MAPS = "backtrace.maps"
 PYTHON = "python.txt"
+REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/crash/backtrace.h: threads write their stacks
 WAITS = "waits.txt"  # what each thread of a process that hung was doing
 FORMAT = 1
 
@@ -382,11 +384,15 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
 
 
 def _python_frames(text: str) -> tuple[StackFrame, ...]:
-    """Parses the stack of the thread that the package runs in, down to the call of the package."""
-    for stack in re.split(r"^(?=Current thread|Thread |Stack )", text, flags=re.MULTILINE):
-        frames = [
-            StackFrame(function, file=path, line=int(line)) for path, line, function in _PYTHON_FRAME.findall(stack)
-        ]
-        if frames:
-            return operator_python_frames(frames)
-    return ()
+    """Parses the stack of the thread that the package runs in, down to the call of the package.
+
+    None where several threads are in a call: a stack does not say whose it is.
+    """
+    texts = re.split(r"^(?=Current thread|Thread |Stack )", text, flags=re.MULTILINE)
+    stacks = [
+        [StackFrame(function, file=path, line=int(line)) for path, line, function in _PYTHON_FRAME.findall(stack)]
+        for stack in texts
+    ]
+    known = list(filter(None, stacks))
+    calling = list(filter(calls_package, known)) or known[:1]
+    return operator_python_frames(calling[0]) if len(calling) == 1 else ()

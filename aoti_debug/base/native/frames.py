@@ -170,6 +170,11 @@ def is_interpreter(frame: StackFrame) -> bool:
     return bool(_INTERPRETER.search(frame.library)) or frame.function.startswith("_PyEval")
 
 
+def calls_package(stack: Iterable[StackFrame]) -> bool:
+    """True if a Python stack is that of a thread in the call of a package."""
+    return any(_CALLER_FILE.search(frame.file) for frame in stack)
+
+
 def operator_python_frames(stack: Iterable[StackFrame]) -> tuple[StackFrame, ...]:
     """Returns the frames of a Python stack that belong to the operator.
 

@@ -38,7 +38,7 @@ def diagnose(run: RunDir) -> Verdict | None:
     if not run.state.is_failure:
         return None
     case = _Case(run)
-    finding = case.as_far_as_read(case.device_error() or case.host_error())
+    finding = case.as_far_as_recorded(case.as_far_as_read(case.device_error() or case.host_error()))
     return Verdict(
         what=finding.what,
         headline=headline(run, finding.what, finding.proof, finding.suspects, finding.why),
@@ -46,7 +46,10 @@ def diagnose(run: RunDir) -> Verdict | None:
         suspects=finding.suspects,
         why=finding.why,
         surfaced=finding.surfaced if finding.surfaced not in finding.suspects else None,
-        next_commands=(*suggested_commands.gpu_core(run), *_next_commands(run, finding)),
+        next_commands=(
+            *suggested_commands.gpu_core(run),
+            *_next_commands(run, finding, level=3 if case.has_lost_records else 1),
+        ),
         frames=case.frames(finding),
         hangs=run.state is ExitKind.TIMEOUT,
         waits=() if case.caught is None else case.caught.waits({x.thread: x.id for x in case.open}),
@@ -97,6 +100,23 @@ class _Case:
             suspects=(),
             why=f"{last}; the journal is damaged or cut off: the launch that it happened in may be missing",
         )
+
+    def as_far_as_recorded(self, finding: _Finding) -> _Finding:
+        """The finding without a place, where the process went on after its recording had stopped.
+
+        What the device had not completed is known all the same.
+        """
+        if not self.has_lost_records or finding.fault is not None or (self.on_device and finding.suspects):
+            return finding
+        notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.RECORDING_STOPPED)
+        why = next(notes, "recording stopped")
+        last = f", at launch {self.launches[-1].id}" if self.launches else ""
+        return replace(finding, proof=Proof.NONE, suspects=(), why=f"{why}{last}; the model went on after that")
+
+    @property
+    def has_lost_records(self) -> bool:
+        """Whether launches ran after the recording had stopped."""
+        return self.run.journal is not None and self.run.journal.header.lost_records > 0
 
     # What the device did
 
@@ -367,15 +387,19 @@ def signal_text(name: str) -> str:
     return name if number is None else f"{name} ({signal.strsignal(number)})"
 
 
-def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
-    """Commands that can work: of a run of somebody else, or of a process that cannot be started again, they show it."""
+def _next_commands(run: RunDir, finding: _Finding, *, level: int) -> tuple[str, ...]:
+    """Commands that can work: of a run of somebody else, or of a process that cannot be started again, they show it.
+
+    Args:
+        level: of another run, where no launch is known: one whose records may say more.
+    """
     shown = tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
     if run.level == 0:
         return suggested_commands.run_again(run, level=3) or (suggested_commands.show(run),)
     if finding.narrow:
         return suggested_commands.run_again(run, environment={finding.narrow: "1"}) or shown
     if not finding.suspects:
-        again = suggested_commands.run_again(run, level=1) if run.level != 1 else ()
+        again = suggested_commands.run_again(run, level=level) if run.level != level else ()
         return again or (suggested_commands.show(run),)
     first = finding.suspects[0]
     if run.manifest.without_source:

@@ -13,6 +13,8 @@ from aoti_debug.runs.rundir.run_json import EMBEDDED
 from aoti_debug.runs.rundir.timeline import Launch
 
 _FED = ("ipykernel", "multiprocessing.", "execnet", "sys.stdin")  # in the command of what another process tells to do
+_LEVEL = "--level"
+_EXEC = ["aoti-debug", "exec", _LEVEL]  # a script that was recorded at a level which its command names
 _INTERPRETERS = ("python", "ipython", "jupyter")
 
 
@@ -27,10 +29,10 @@ def run_again(
     if not run.is_made_here or not _can_be_typed(info.command):
         return ()
     words, variables = list(info.command), dict(environment or {})
-    if level is not None and info.host == "embedded":
+    if level is not None and info.host == EMBEDDED and words[: len(_EXEC)] != _EXEC:
         variables[Variable.LEVEL.value] = str(level)
     elif level is not None:
-        words = [*_without_option(words, "--level"), "--level", str(level)]
+        words = _at_level(words, str(level))
     return (" ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)]),)
 
 
@@ -106,11 +108,9 @@ def _reference(run: RunDir) -> list[str]:
     return [] if newest is not None and newest.run == run.path.resolve() else ["--run", word_of(run.path)]
 
 
-def _without_option(words: list[str], option: str) -> list[str]:
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if not skip and word != option:
-            kept.append(word)
-        skip = not skip and word == option
-    return kept
+def _at_level(words: list[str], level: str) -> list[str]:
+    """The words of a command at another level. The option stays in place: what follows a script is the script's."""
+    if _LEVEL not in words:
+        return [*words, _LEVEL, level]
+    position = words.index(_LEVEL) + 1
+    return [*words[:position], level, *words[position + 1 :]]

@@ -11,7 +11,6 @@ import ctypes
 import os
 import platform
 import re
-import signal
 import struct
 import time
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,10 @@ from pathlib import Path
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.native import crash_stacks
-from aoti_debug.runs.rundir import breadcrumbs
+from aoti_debug.runs.rundir import breadcrumbs, ranks_directory
 from aoti_debug.runs.rundir.formats import journal_end
 from aoti_debug.runs.rundir.run_json import RunStage
 
-REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/crash/backtrace.h
 _JOURNAL = "journal.bin"
 _POLL_INTERVAL = 1.0  # seconds between two reads of the journal
 _STACKS_TIMEOUT = 2.0  # seconds in which the threads must write their stacks
@@ -133,7 +131,7 @@ class ScriptWatchdog:
 
 
 def progress(run: Path) -> object:
-    """A value that changes whenever a launch begins, ends, or completes on the device."""
+    """A value that changes whenever a launch begins, ends, or completes on the device, recorded or not."""
     folders = _recorded_in(run)
     journals = tuple(_journal_end(folder / _JOURNAL) for folder in folders)
     return journals, tuple(_bytes(folder / breadcrumbs.NAME) for folder in folders)
@@ -143,23 +141,24 @@ def callers(run: Path) -> dict[int, bool]:
     """The processes that record in a run directory and are in a call of a model; False for one that died in it."""
     found = {}
     for folder in _recorded_in(run):
-        process = journal_end.process_of(folder / _JOURNAL)
-        blocks = journal_end.newest_blocks(folder / _JOURNAL).values()
-        if process is not None and any(journal_end.has_open_call(block) for _, block in blocks):
-            found[process] = stamped_directories.is_running_since(process, time.time())
+        writer = journal_end.writer_of(folder / _JOURNAL)
+        if writer is not None and journal_end.has_open_call(folder / _JOURNAL):
+            found[writer.process] = stamped_directories.is_running_since(writer.process, time.time())
     return found
 
 
 def _recorded_in(run: Path) -> list[Path]:
     """The folders of the runs of all packages, processes and ranks that record in a run directory."""
-    ranks = [run, *sorted(run.glob("*/rank*[0-9]"))]
-    return [folder for rank in ranks for folder in (rank, *sorted(rank.glob("process-*")))]
+    launches = sorted(entry for entry in run.iterdir() if entry.is_dir() and not entry.is_symlink())
+    ranks = [rank for launch in launches for rank in ranks_directory.folders(launch).values()]
+    return [folder for rank in (run, *ranks) for folder in (rank, *sorted(rank.glob("process-*")))]
 
 
-def _journal_end(path: Path) -> tuple[tuple[int, int, int], ...]:
-    """The newest block of each thread and the end of its records."""
+def _journal_end(path: Path) -> tuple[object, ...]:
+    """The newest block of each thread and the end of its records; what the process does where it records no more."""
     blocks = journal_end.newest_blocks(path).items()
-    return tuple((thread, sequence, journal_end.records_end(block)) for thread, (sequence, block) in blocks)
+    ends = ((thread, sequence, journal_end.records_end(block)) for thread, (sequence, block) in blocks)
+    return (*ends, journal_end.writer_of(path))
 
 
 def _bytes(path: Path) -> bytes:
@@ -173,9 +172,9 @@ def request_all_stacks(pid: int, run: Path) -> None:
     """The same as `request_stacks`, also of the processes that this one has started and that record in its run."""
     request_stacks(pid, run)
     for folder in _recorded_in(run):
-        recording = journal_end.process_of(folder / _JOURNAL)
-        if recording is not None and recording != pid and _threads(recording):
-            request_stacks(recording, folder)
+        writer = journal_end.writer_of(folder / _JOURNAL)
+        if writer is not None and writer.process != pid and _threads(writer.process):
+            request_stacks(writer.process, folder)
 
 
 def request_stacks(pid: int, run: Path) -> None:
@@ -185,7 +184,7 @@ def request_stacks(pid: int, run: Path) -> None:
     deadline = time.monotonic() + _STACKS_TIMEOUT
     libc = ctypes.CDLL(None)
     for thread in _threads(pid)[:_MAX_THREADS]:
-        libc.tgkill(pid, thread, REQUEST)
+        libc.tgkill(pid, thread, crash_stacks.REQUEST)
     path, size, quiet_end = run / crash_stacks.STACKS, -1, time.monotonic() + _QUIET_TIME
     while time.monotonic() < deadline and (size <= 0 or time.monotonic() < quiet_end):
         time.sleep(0.05)
@@ -309,4 +308,4 @@ def _threads(pid: int) -> list[int]:
 def _handles(status: Path) -> bool:
     """True if the thread has a handler for the request, which would kill the process otherwise."""
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-    return bool(int(fields.get("SigCgt", "0"), 16) >> (REQUEST - 1) & 1)
+    return bool(int(fields.get("SigCgt", "0"), 16) >> (crash_stacks.REQUEST - 1) & 1)

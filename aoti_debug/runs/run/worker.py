@@ -45,7 +45,6 @@ from aoti_debug.runs.run.protocol import (
     Unloaded,
     message_line,
 )
-from aoti_debug.runs.run.watchdog import REQUEST
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
 from aoti_debug.runs.rundir.threads_json import ThreadPlan
@@ -56,7 +55,7 @@ def main() -> int:
     descriptor, parent, text = sys.argv[1:]
     tied_process.end_with(int(parent))
     request = json_data.parse(RunRequest, text)
-    crash_stacks.enable_python(Path(request.run) / crash_stacks.PYTHON, REQUEST)
+    crash_stacks.enable_python(Path(request.run) / crash_stacks.PYTHON, crash_stacks.REQUEST)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
         try:
             _run(request, pipe)

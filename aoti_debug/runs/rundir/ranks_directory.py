@@ -199,8 +199,17 @@ def read(path: Path) -> RanksDirectory:
         raise RunDirError(
             f"{path} is no run of ranks: {NAME}: {error.strerror}", hint=f"aoti-debug show {shlex.quote(str(path))}"
         ) from error
+    return RanksDirectory(path, info, folders(path))
+
+
+def folders(path: Path) -> dict[int, Path]:
+    """Returns the run directories of ranks in a directory, by the numbers of the ranks.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     found = ((_RANK.match(entry.name), entry) for entry in path.iterdir() if not entry.is_symlink())
-    return RanksDirectory(path, info, dict(sorted((int(match[1]), entry) for match, entry in found if match)))
+    return dict(sorted((int(match[1]), entry) for match, entry in found if match))
 
 
 def _info(data: Mapping[str, Any]) -> RanksInfo:

@@ -182,6 +182,18 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
     assert backtrace.useful() == ("<lambda> at /u/ops.py:19",)
 
 
+@pytest.mark.parametrize("calling", [0, 1, 2])
+def test_the_stack_of_python_is_that_of_the_only_thread_in_a_call(tmp_path: Path, calling: int) -> None:
+    call = '  File "/p/torch/_inductor/package/package.py", line 9 in __call__\n'
+    (tmp_path / crash_stacks.PYTHON).write_text(
+        'Stack (most recent call first):\n  File "/u/server.py", line 7 in wait\n'
+        + f'Stack (most recent call first):\n  File "/u/ops.py", line 19 in act\n{call}' * calling
+    )
+    backtrace = crash_stacks.decode(tmp_path)
+    shown = {0: ("wait at /u/server.py:7",), 1: ("act at /u/ops.py:19",)}
+    assert (() if backtrace is None else backtrace.useful()) == shown.get(calling, ())
+
+
 # Real crashes
 
 

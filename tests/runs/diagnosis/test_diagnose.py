@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
+from aoti_debug.base.abi import FaultDomain, NoteCode, Phase, SaveStatus
 from aoti_debug.package.manifest import Kind, Role, Unrecognised
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
@@ -21,6 +21,7 @@ from tests.runs.diagnosis.judged_runs import (
     CPP,
     CPU,
     CUDA,
+    DEVICE,
     ITEM,
     KILLED,
     PROXY,
@@ -52,6 +53,30 @@ def test_a_crash_within_a_launch(tmp_path: Path) -> None:
     assert verdict.launch.kernel == "mylib::op.default"
     assert verdict.why == "launch 0.1 began and never returned"
     assert verdict.surfaced is None
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_an_end_after_the_recording_has_stopped(tmp_path: Path, ended: int) -> None:
+    writer = started(CPP, ended=ended)
+    writer.note(NoteCode.RECORDING_STOPPED, "recording stopped: the journal has reached AOTI_DEBUG_JOURNAL_BYTES")
+    writer.lost_records = 1
+    writer.level = 2
+    for name, end in {"crash": SEGV, "hang": TIMEOUT}.items():
+        verdict = judge(tmp_path / name, writer, end, host="embedded", command=("./server",))
+        assert summary(verdict)[1:] == (Proof.NONE, [])
+        assert verdict is not None
+        assert verdict.why == (
+            "recording stopped: the journal has reached AOTI_DEBUG_JOURNAL_BYTES, at launch 0.0; "
+            "the model went on after that"
+        )
+        assert verdict.next_commands == ("AOTI_DEBUG_LEVEL=3 ./server",)
+
+
+def test_a_launch_that_the_device_had_not_completed_when_the_recording_stopped(tmp_path: Path) -> None:
+    writer = started(TRITON, TRITON, crumb_every=1)
+    writer.lost_records = 1
+    verdict = judge(tmp_path, writer, DEVICE, CUDA, crumbs=factories.crumbs(1))
+    assert summary(verdict)[1:] == (Proof.CERTAIN, ["0.1"])
 
 
 def test_a_crash_within_a_launch_of_a_later_call(tmp_path: Path) -> None:
@@ -297,7 +322,7 @@ def test_the_level_is_replaced(tmp_path: Path) -> None:
     command = ("aoti-debug", "run", "m.pt2", "--level", "3", "--calls", "2")
     verdict = judge(tmp_path, started(ITEM, ended=0), SEGV, command=command)
     assert verdict
-    assert verdict.next_commands[0] == "aoti-debug run m.pt2 --calls 2 --level 1"
+    assert verdict.next_commands[0] == "aoti-debug run m.pt2 --level 1 --calls 2"
 
 
 def test_an_error_code_of_the_shim_is_no_error_of_the_device(tmp_path: Path) -> None:

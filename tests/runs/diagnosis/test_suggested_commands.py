@@ -19,6 +19,15 @@ def test_a_server_is_started_again_with_variables(tmp_path: Path) -> None:
     assert suggested_commands.run_again(run, level=1) == ("AOTI_DEBUG_LEVEL=1 ./server --port 80",)
 
 
+def test_a_script_is_recorded_again_at_another_level(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "aoti-debug", "exec", "--stall", "5", "serve.py", "--level", "debug")
+    assert suggested_commands.run_again(run, level=1) == (
+        "AOTI_DEBUG_LEVEL=1 aoti-debug exec --stall 5 serve.py --level debug",
+    )
+    given = run_of(tmp_path / "given", "aoti-debug", "exec", "--level", "2", "serve.py", "--level", "debug")
+    assert suggested_commands.run_again(given, level=3) == ("aoti-debug exec --level 3 serve.py --level debug",)
+
+
 @pytest.mark.parametrize(
     "command",
     [

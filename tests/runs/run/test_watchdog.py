@@ -243,13 +243,46 @@ def test_an_open_call_of_every_process_and_rank(tmp_path: Path, folder: str) -> 
     assert callers(tmp_path) == {}
 
 
+def test_a_model_that_goes_on_after_its_recording_stopped(tmp_path: Path, clock: Clock) -> None:
+    patience = ScriptWatchdog(Limits(stall=30), tmp_path)
+    writer = JournalWriter(pid=os.getpid())
+    writer.call_begin()
+    writer.launch_begin(0, 0, X)
+    writer.open_calls = 1
+    for _ in range(3):
+        writer.lost_records += 1
+        write(tmp_path, writer)
+        assert patience.exceeded_limit() == ""
+        clock += 31
+    assert patience.exceeded_limit() == "no progress for 30 s"
+
+
+def test_a_model_that_rests_after_its_recording_stopped(tmp_path: Path, clock: Clock) -> None:
+    writer = JournalWriter(pid=os.getpid())
+    writer.call_begin()
+    writer.launch_begin(0, 0, X)
+    writer.lost_records = 5
+    write(tmp_path, writer)
+    patience = ScriptWatchdog(Limits(stall=30), tmp_path)
+    for _ in range(3):
+        assert patience.exceeded_limit() == ""
+        clock += 31
+
+
+def test_packages_are_taken_for_no_ranks(tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "ranker-a4591ce1.pt2").touch()
+    (tmp_path / "package.pt2").symlink_to("packages/ranker-a4591ce1.pt2")
+    assert callers(tmp_path) == {}
+
+
 # Asking for stacks
 
 ANSWERING = f"""
 import os, signal, sys, threading, time
 def answer(number, frame):
     with open(sys.argv[1], "a") as file: file.write("answered\\n")
-signal.signal(signal.SIGRTMIN + {watchdog.REQUEST - signal.SIGRTMIN}, answer)
+signal.signal(signal.SIGRTMIN + {crash_stacks.REQUEST - signal.SIGRTMIN}, answer)
 print("ready", flush=True)
 while True: time.sleep(0.1)
 """

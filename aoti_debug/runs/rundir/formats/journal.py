@@ -36,6 +36,7 @@ class Header:
     start_unix_ns: int  # wall clock when `time_ns` was 0
     blocks_reused: int  # > 0: older launches were overwritten
     crumb_every: int  # the most launches without a breadcrumb, outside of CUDA graphs; 0: none are written
+    lost_records: int = 0  # > 0: the recording had stopped before the process ended
 
 
 class Journal:
@@ -194,12 +195,12 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
     data = file.read(abi.JOURNAL_HEADER.size)
     if len(data) == abi.JOURNAL_HEADER.size and not data.startswith(abi.JOURNAL_MAGIC):
         raise RunDirError(f"{path} is not a journal of aoti-debug", hint="run the package again")
-    block_bytes, pid, level, start, reused, every = abi.JOURNAL_HEADER.read_header(
+    block_bytes, pid, level, start, reused, every, lost, _ = abi.JOURNAL_HEADER.read_header(
         path, data, abi.JOURNAL_MAGIC, abi.JOURNAL_VERSION
     )
     if not abi.BLOCK_HEADER.size < block_bytes <= _LARGEST_BLOCK:
         raise RunDirError(f"{path} is damaged: blocks of {block_bytes} bytes", hint="run the package again")
-    return Header(pid, level, start, reused, every), block_bytes
+    return Header(pid, level, start, reused, every, lost), block_bytes
 
 
 def _places(file: BinaryIO, block_bytes: int) -> Iterator[int]:

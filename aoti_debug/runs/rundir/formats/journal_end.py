@@ -27,14 +27,39 @@ class NewestLaunch:
     number: int
 
 
-def process_of(path: Path) -> int | None:
-    """The process that writes a journal; None without one."""
+@dataclass(frozen=True)
+class RecordingProcess:
+    """The process that writes a journal, and what it does where its recording has stopped.
+
+    Attributes:
+        lost_records: that it would have written since; it grows while a model runs. 0 before the recording stops.
+        open_calls: calls that have begun and not ended.
+    """
+
+    process: int
+    lost_records: int
+    open_calls: int
+
+
+def writer_of(path: Path) -> RecordingProcess | None:
+    """Returns the process that writes a journal; None without one."""
     try:
         with path.open("rb") as file:
             header = file.read(abi.JOURNAL_HEADER.size)
     except FileNotFoundError:
         return None
-    return abi.JOURNAL_HEADER.codec.unpack(header)[3] if len(header) == abi.JOURNAL_HEADER.size else None
+    if len(header) != abi.JOURNAL_HEADER.size:
+        return None
+    _, _, _, process, *_, lost_records, open_calls = abi.JOURNAL_HEADER.codec.unpack(header)
+    return RecordingProcess(process, lost_records, open_calls)
+
+
+def has_open_call(path: Path) -> bool:
+    """True if a thread of the process that writes a journal is in a call of a model."""
+    writer = writer_of(path)
+    if writer is not None and writer.lost_records:
+        return writer.open_calls > 0
+    return any(_has_open_call(block) for _, block in newest_blocks(path).values())
 
 
 def newest_blocks(path: Path) -> dict[int, tuple[int, bytes]]:
@@ -76,7 +101,7 @@ def records_end(block: bytes) -> int:
     return position
 
 
-def has_open_call(block: bytes) -> bool:
+def _has_open_call(block: bytes) -> bool:
     """True if the thread of a block is in a call, as far as the block says."""
     is_open, position, header = False, abi.BLOCK_HEADER.size, abi.RECORD_HEADER
     while position + header.size <= len(block):

@@ -62,6 +62,27 @@ models = [load_package("model.pt2") for _ in range(3)]
 print(*(model(x).sum().item() for model in models))
 """
 
+POOLED = """
+import multiprocessing
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.cos()
+
+def call():
+    print(torch._inductor.aoti_load_package("pooled.pt2")(torch.zeros(8)).sum().item(), flush=True)
+
+if __name__ == "__main__":
+    program = torch.export.export(Model(), (torch.zeros(8),))
+    from tests.wrapper_templates import share
+    share()
+    torch._inductor.aoti_compile_and_package(program, package_path="pooled.pt2")
+    child = multiprocessing.get_context("spawn").Process(target=call)
+    child.start()
+    child.join()
+"""
+
 STARTS = """
 import subprocess, sys
 subprocess.run([sys.executable, "loads.py"], check=True)
@@ -255,6 +276,17 @@ def test_wrong_usage(script: Path, capsys: pytest.CaptureFixture[str], monkeypat
     Path("model.pt2").touch()
     assert main.run(["exec", "model.pt2"]) == 2
     assert "hint: aoti-debug triage model.pt2" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_package_that_only_another_process_loads_has_model_lines(tmp_path: Path) -> None:
+    (tmp_path / "pooled.py").write_text(POOLED)
+    done = executed(tmp_path, "pooled.py")
+    assert (done.returncode, done.stdout) == (0, "8.0\n")
+    run = open_run(base=tmp_path / "aoti-debug/runs")
+    (site,) = run.manifest.sites
+    assert {(Path(line.file).name, line.line) for line in site.provenance.source} == {("pooled.py", 7)}
+    assert [path.name for path in (run.path / "packages").iterdir()] == [run.required_package.resolve().name]
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_header(tmp_path: Path) -> None:
     writer = JournalWriter(level=2, pid=99, crumb_every=16)
     writer.blocks_reused = 5
     header = read(tmp_path, writer).header
-    assert header == journal.Header(99, 2, 1_700_000_000_000_000_000, 5, 16)
+    assert header == journal.Header(99, 2, 1_700_000_000_000_000_000, 5, 16, 0)
 
 
 def test_a_launch_with_every_kind_of_value(tmp_path: Path) -> None:

@@ -282,7 +282,9 @@ def other_streams(masked: str, body: Body) -> tuple[OtherStream, ...]:
         own = next((end for start, end in known if start <= change.start() < end), None)
         steady = _always_runs(masked, change.start(), blocks)
         left = _LEAVE_SIDE.match(masked, change.start()) if steady else None
-        entered = _ENTER_SIDE.match(masked, change.start()) if declared and steady else None
+        # The guard that one in force is replaced by is made first: the end of the old one then leaves its stream, too.
+        replaces = bool(parts) and parts[-1].end == change.start()
+        entered = _ENTER_SIDE.match(masked, change.start()) if declared and steady and not replaces else None
         following = _STREAM_CHANGE.search(masked, entered.end(), body.closing) if entered else None
         if own is not None or left is not None:
             position = own or (left.end() if left else 0)

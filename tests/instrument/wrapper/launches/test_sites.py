@@ -92,6 +92,17 @@ def test_a_launch_on_a_stream_that_is_not_known_is_not_recorded(version: str, ol
     assert all(given.startswith(reason or "stream ") for given in reasons)
 
 
+def test_a_guard_that_is_replaced_by_another_one_leaves_the_stream_unknown() -> None:
+    """The new one is made first, so the end of the old one leaves the stream that was just entered."""
+    text, left = texts.text("torch_2.14.1_streams_two_branches"), "    _aoti_current_stream_guard.reset();\n"
+    second = text.index(left, text.index(left) + 1)
+    found = analyse(text[:second] + text[second + len(left) :], headers=[(texts.WRAPPERS / "shim.h.txt").read_text()])
+    assert [s.stream for s in found.sites if s.callee == "aoti_torch_cuda_mm_out"] == [1]
+    assert [call.reason for call in found.unrecognised if "mm_out" in call.text] == [
+        "stream _aoti_current_stream_guard"
+    ]
+
+
 @pytest.mark.parametrize(("version", "field"), [("2.14.1", "block_shape"), ("2.15.0", "kernel_shape")])
 def test_a_tensor_descriptor_is_no_tensor(version: str, field: str) -> None:
     found = texts.analysis(f"torch_{version}_tensor_descriptors")

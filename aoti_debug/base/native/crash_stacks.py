@@ -247,21 +247,22 @@ class CaughtSignal:
 
     Attributes:
         signal: "SIGSEGV".
+        thread: that it came in, as in Launch.thread.
         unix_ns: when, by the wall clock of its machine; 0 if it is not recorded.
     """
 
     signal: str
+    thread: int
     unix_ns: int
 
 
 def last_signal(run: Path) -> CaughtSignal | None:
     """The last signal that the process of a run wrote its stack for; None without any. Nothing is symbolized."""
     caught: CaughtSignal | None = None
-    thread = -1
     for line in complete_lines(read_end(run / STACKS)):
         if (match := _THREAD.fullmatch(line)) and int(match[2]) < signal.SIGRTMIN:
-            thread, caught = int(match[1]), CaughtSignal(child_process.signal_name(int(match[2])), 0)
-        elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == thread:
+            caught = CaughtSignal(child_process.signal_name(int(match[2])), int(match[1]), 0)
+        elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == caught.thread:
             caught = replace(caught, unix_ns=int(match[2]))
     return caught
 

@@ -206,7 +206,8 @@ def copy_autotuned(source: Path, target: Path) -> list[str]:
     for path in (*configurations, *choices):
         copied = target / path.relative_to(source)
         copied.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copied)
+        if not copied.exists():  # from an earlier lowering of the same model
+            shutil.copyfile(path, copied)
     return sorted(str(path.relative_to(source)) for path in configurations)
 
 

@@ -8,18 +8,19 @@ it.
 from __future__ import annotations
 
 import itertools
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from aoti_debug.base import wording
-from aoti_debug.base.abi import FaultDomain, NoteCode, Phase, SaveStatus, Variable
+from aoti_debug.base.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks, exception_text
 from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.package.manifest import Role, Site
+from aoti_debug.package.manifest import Site
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.run_findings import headline
 from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof, Verdict
@@ -31,6 +32,7 @@ from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
 DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
+_OPENMP = re.compile(r"/lib(gomp|iomp5|omp)\b")  # whose threads work for the launch of another one
 
 
 def diagnose(run: RunDir) -> Verdict | None:
@@ -48,7 +50,9 @@ def diagnose(run: RunDir) -> Verdict | None:
         surfaced=finding.surfaced if finding.surfaced not in finding.suspects else None,
         next_commands=(
             *suggested_commands.gpu_core(run),
-            *_next_commands(run, finding, level=3 if case.has_lost_records else 1),
+            *suggested_commands.after_failure(
+                run, finding.suspects, finding.narrow, level=3 if case.has_lost_records else 1
+            ),
         ),
         frames=case.frames(finding),
         hangs=run.state is ExitKind.TIMEOUT,
@@ -140,6 +144,8 @@ class _Case:
             return self._first_incomplete(self.exit.detail, Proof.CERTAIN) or self._elsewhere(self.exit.detail)
         if self.run.state is ExitKind.TIMEOUT:
             return self._first_incomplete(self._ending(), Proof.CERTAIN)
+        if self.signal == "SIGABRT" and self._is_elsewhere(self.open):  # NCCL's watchdog, which has seen an error
+            return self._first_incomplete(self._ending(), Proof.LIKELY)
         if self.exit.exception or self.open or self.faults or self.exit.signal in CRASHES:
             return None
         return self._first_incomplete(self._ending(), Proof.LIKELY)
@@ -254,7 +260,17 @@ class _Case:
             why = f"{len(suspects)} threads were within a launch; nothing says which of them failed"
             return _Finding(what, Proof.RANGE, suspects, why)
         why = f"launch {suspects[0].id} began and never returned"
+        if self.died is not None and self._is_elsewhere(suspects):
+            why += f"; the signal came in another thread, {self.died.thread}, which may have nothing to do with it"
+            return _Finding(what, Proof.LIKELY, suspects, why)
         return _Finding(what, Proof.LIKELY if killed else Proof.CERTAIN, suspects, why)
+
+    def _is_elsewhere(self, launches: Sequence[Launch]) -> bool:
+        """True if the signal came in a thread that ran none of the launches, and no part of one either."""
+        died = self.died
+        if died is None or any(died.thread == launch.thread for launch in launches):
+            return False
+        return bool(launches) and not any(_OPENMP.search(frame.library) for frame in died.frames)
 
     def _fault(self) -> FaultRecord | None:
         """The fault that ended the model, or the first one if the model went on.
@@ -385,38 +401,3 @@ def signal_text(name: str) -> str:
     """A signal with its description: "SIGSEGV (Segmentation fault)"."""
     number = signal.Signals.__members__.get(name)
     return name if number is None else f"{name} ({signal.strsignal(number)})"
-
-
-def _next_commands(run: RunDir, finding: _Finding, *, level: int) -> tuple[str, ...]:
-    """Commands that can work: of a run of somebody else, or of a process that cannot be started again, they show it.
-
-    Args:
-        level: of another run, where no launch is known: one whose records may say more.
-    """
-    shown = tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
-    if run.level == 0:
-        return suggested_commands.run_again(run, level=3) or (suggested_commands.show(run),)
-    if finding.narrow:
-        return suggested_commands.run_again(run, environment={finding.narrow: "1"}) or shown
-    if not finding.suspects:
-        again = suggested_commands.run_again(run, level=level) if run.level != level else ()
-        return again or (suggested_commands.show(run),)
-    first = finding.suspects[0]
-    if run.manifest.without_source:
-        return shown
-    environment: dict[str, str] = {}
-    if len(finding.suspects) == 1 and traits_of(first.site.kind).replay:
-        if run.is_made_here and (_has_inputs(first) or run.can_be_repeated):
-            return (suggested_commands.repro(run, first),)
-        environment = {Variable.LAUNCH.value: first.id}
-    elif run.level == 1:
-        return shown
-    again = suggested_commands.run_again(run, level=1, environment=environment)
-    return (*again, suggested_commands.show_newest(first.id)) if again else shown
-
-
-def _has_inputs(launch: Launch) -> bool:
-    """True if every tensor that a launch may have read was saved before it."""
-    read = (argument for argument in launch.args if argument.tensor is not None and argument.role is not Role.OUT)
-    saved = (argument.files.get(Phase.BEFORE) for argument in read)
-    return all(file is not None and file.status is not SaveStatus.SKIPPED for file in saved)

@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aoti_debug.base.abi import Variable
+from aoti_debug.base.abi import Phase, SaveStatus, Variable
+from aoti_debug.package.launch_traits import traits_of
+from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir import recorded_runs
 from aoti_debug.runs.rundir.run_directory import GPU_CORE, PACKAGE, RunDir
 from aoti_debug.runs.rundir.run_json import EMBEDDED
@@ -114,3 +116,40 @@ def _at_level(words: list[str], level: str) -> list[str]:
         return [*words, _LEVEL, level]
     position = words.index(_LEVEL) + 1
     return [*words[:position], level, *words[position + 1 :]]
+
+
+def after_failure(run: RunDir, suspects: Sequence[Launch], narrow: str, *, level: int) -> tuple[str, ...]:
+    """Commands that can work: of a run of somebody else, or of a process that cannot be started again, they show it.
+
+    Args:
+        suspects: the failure came from one of these launches.
+        narrow: the environment variable with which another run has fewer of them; "": none does.
+        level: of another run, where no launch is known: one whose records may say more.
+    """
+    shown = tuple(show(run, launch.id) for launch in suspects[:3])
+    if run.level == 0:
+        return run_again(run, level=3) or (show(run),)
+    if narrow:
+        return run_again(run, environment={narrow: "1"}) or shown
+    if not suspects:
+        again = run_again(run, level=level) if run.level != level else ()
+        return again or (show(run),)
+    first = suspects[0]
+    if run.manifest.without_source:
+        return shown
+    environment: dict[str, str] = {}
+    if len(suspects) == 1 and traits_of(first.site.kind).replay:
+        if run.is_made_here and (_has_inputs(first) or run.can_be_repeated):
+            return (repro(run, first),)
+        environment = {Variable.LAUNCH.value: first.id}
+    elif run.level == 1:
+        return shown
+    again = run_again(run, level=1, environment=environment)
+    return (*again, show_newest(first.id)) if again else shown
+
+
+def _has_inputs(launch: Launch) -> bool:
+    """True if every tensor that a launch may have read was saved before it."""
+    read = (argument for argument in launch.args if argument.tensor is not None and argument.role is not Role.OUT)
+    saved = (argument.files.get(Phase.BEFORE) for argument in read)
+    return all(file is not None and file.status is not SaveStatus.SKIPPED for file in saved)

@@ -3,6 +3,8 @@
 A rank that died of a signal, threw an exception or was killed comes before every rank that was ended for it: torchrun
 ends the others with SIGTERM, and a rank within a collective throws when a peer is gone. Without such a rank the one
 that is behind all others is to blame: they wait for it. Ranks that somebody ended while they worked have not failed.
+Nor has one by itself that a thread outside of all launches aborted: when a collective takes too long, NCCL aborts the
+rank that hangs as well as those that wait for it (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, HeartbeatMonitor).
 """
 
 from __future__ import annotations
@@ -71,6 +73,8 @@ def _first(ranks: Sequence[RankRun], clocks: Clocks) -> RankFailure | None:
 def _is_own_failure(rank: RankRun) -> bool:
     """True if a rank failed by itself; within a collective it may suffer from another one, except of a bad access."""
     progress = rank.progress
+    if progress.is_aborted_elsewhere and progress.idle_ns > SECOND:
+        return False
     return progress.end in _OWN_FAILURES and (not progress.is_in_collective or progress.signal in CRASHES)
 
 
@@ -128,11 +132,12 @@ def _behind(ranks: Sequence[RankRun]) -> RankFailure | None:
     if waiting:
         why += f"; {wording.pluralize(waiting, 'rank')} {'waits' if waiting == 1 else 'wait'} in a collective"
     what = rank.reason or progress.what or progress.end.value
-    if progress.end in _HANGING:
+    if progress.end in _HANGING or progress.is_aborted_elsewhere:
         what = "it hangs" if has_stopped else "it is late"
     elif progress.end is End.FINISHED:
         what = "it ended before the others"
-    is_hanging = progress.end is End.STALLED or (progress.end is End.TERMINATED and progress.idle_ns > SECOND)
+    was_ended = progress.end is End.TERMINATED or progress.is_aborted_elsewhere
+    is_hanging = progress.end is End.STALLED or (was_ended and progress.idle_ns > SECOND)
     return RankFailure(rank, progress.current, what, why, is_hanging or progress.end is End.FINISHED)
 
 

@@ -98,6 +98,7 @@ class Progress:
         idle_ns: the nanoseconds between its last record and its end, if that was seen.
         outside: where it was outside of the package when a signal ended it; None if nothing says so.
         signal: that it died of: "SIGSEGV"; "" if it was none of its own.
+        is_aborted_elsewhere: True if a thread that was in no launch aborted the process, as the watchdog of NCCL does.
         what: for people: "SIGSEGV (Segmentation fault)"; "" of a rank that finished or runs.
     """
 
@@ -110,6 +111,7 @@ class Progress:
     idle_ns: int = 0
     outside: Outside | None = None
     signal: str = ""
+    is_aborted_elsewhere: bool = False
     what: str = ""
 
     @property
@@ -170,6 +172,7 @@ def progress_of(diagnosed: DiagnosedRun | None) -> Progress:
         max(seen - recorded, 0) if seen is not None and recorded is not None else 0,
         outside(run) if current is None and end in (End.TERMINATED, End.STALLED) else None,
         _signal(run) if end is End.CRASHED else "",
+        end is End.CRASHED and _is_aborted_elsewhere(run),
         _what(run, end, verdict),
     )
 
@@ -195,6 +198,12 @@ def _signal(run: RunDir) -> str:
     """The signal that the process of a run died of, or wrote its stack for; "" without any."""
     caught = crash_stacks.last_signal(run.path)
     return run.info.exit.signal or (caught.signal if caught is not None and not run.timeline.ended else "")
+
+
+def _is_aborted_elsewhere(run: RunDir) -> bool:
+    caught = crash_stacks.last_signal(run.path)
+    threads = {launch.thread for launch in run.launches.of_status(LaunchStatus.OPEN)}
+    return caught is not None and caught.signal == "SIGABRT" and caught.thread not in threads
 
 
 def _end(run: RunDir) -> End:

@@ -73,6 +73,19 @@ def test_a_cache_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytes
     assert worker_process.copy_autotuned(tmp_path / "none", tmp_path / "other") == []
 
 
+def test_another_lowering_keeps_the_configurations_of_the_first_one(tmp_path: Path) -> None:
+    users, own = (tmp_path / name / "ab/k.best_config" for name in ("users", "own"))
+    for file in (users, own):
+        file.parent.mkdir(parents=True)
+    users.write_text("{}")
+    os.link(users, own)  # the user's cache may have the same file
+    assert worker_process.copy_autotuned(tmp_path / "users", tmp_path / "own") == ["ab/k.best_config"]
+    users.unlink()
+    users.write_text('{"XBLOCK": 1}')
+    assert worker_process.copy_autotuned(tmp_path / "users", tmp_path / "own") == ["ab/k.best_config"]
+    assert own.read_text() == "{}"
+
+
 def test_where_the_users_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     assert worker_process.users_cache() == Path(default_cache_dir())

@@ -38,10 +38,13 @@ FRAME = StackFrame("ops::act(int)", "/t/libops.so", 1, "/src/ops.cpp", 9)
 
 def caught(base: Path, thread: int, signal: str = "SIGSEGV") -> None:
     """Puts stacks beside an existing run: of two threads, one of which may have died."""
+    write_stacks(base, Stack(thread, signal, None, (FRAME,)))
+
+
+def write_stacks(base: Path, first: Stack) -> None:
     other = Stack(99, "", None, (StackFrame("ops::other(int)", "/t/libops.so", 1),))
-    backtrace = Backtrace((Stack(thread, signal, None, (FRAME,)), other))
-    run = find(base=base)
-    (run / crash_stacks.NAME).write_text(json.dumps({"format": 1, **asdict(backtrace)}))
+    text = json.dumps({"format": 1, **asdict(Backtrace((first, other)))})
+    (find(base=base) / crash_stacks.NAME).write_text(text)
 
 
 def two_threads() -> JournalWriter:
@@ -66,6 +69,27 @@ def test_the_thread_that_died_tells_which_launch(
     assert summary(verdict) == ("SIGSEGV (Segmentation fault)", proof, suspects)
     assert verdict
     assert verdict.frames == ("ops::act at /src/ops.cpp:9",)
+
+
+@pytest.mark.parametrize(
+    ("library", "proof"), [("/t/libtorch_cuda.so", Proof.LIKELY), ("/t/libgomp-a34b3233.so.1", Proof.CERTAIN)]
+)
+def test_the_signal_came_in_another_thread(tmp_path: Path, library: str, proof: Proof) -> None:
+    """One of OpenMP works for the launch; that of NCCL, which watches collectives, does not."""
+    judge(tmp_path, started(CPP, CPP, ended=1), ABRT)
+    stack = Stack(7, "SIGABRT", None, (FRAME, StackFrame("start_thread", library, 1)))
+    write_stacks(tmp_path, stack)
+    verdict = rejudge(tmp_path)
+    assert summary(verdict) == ("SIGABRT (Aborted)", proof, ["0.1"])
+    assert verdict
+    assert ("may have nothing to do with it" in verdict.why) is (proof is Proof.LIKELY)
+
+
+def test_an_abort_elsewhere_while_the_device_was_behind(tmp_path: Path) -> None:
+    """NCCL's watchdog sees the error of the device before the thread that launches does."""
+    judge(tmp_path, started(*[TRITON] * 4, ended=3, crumb_every=1), ABRT, CUDA, crumbs=factories.crumbs(2))
+    write_stacks(tmp_path, Stack(7, "SIGABRT", None, (FRAME,)))
+    assert summary(rejudge(tmp_path)) == ("SIGABRT (Aborted)", Proof.LIKELY, ["0.2"])
 
 
 def test_a_crash_outside_of_launches_has_frames(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class Rank:
         fault: an exception that leaves that launch.
         ends: the journal says that the package was unloaded.
         signal: that the process wrote down, and when, in seconds from the start of the journal.
+        thread: that the signal came in; its launches run in thread 1.
         clock: by how many seconds its clock is ahead.
         late: the seconds between its last call that ended and the one that did not.
         hashes: of the weight and of the sum.
@@ -65,6 +66,7 @@ class Rank:
     fault: str = ""
     ends: bool = True
     signal: tuple[int, float] | None = None
+    thread: int = 1
     machine: str = HERE
     clock: float = 0.0
     late: float = 0.0
@@ -115,8 +117,9 @@ def write_rank(path: Path, number: int, world_size: int, rank: Rank, package: Ma
     if rank.signal is not None:
         name, after = rank.signal
         when = writer.start_unix_ns + int(after * SECOND)
-        lines = (f"thread 1 signal {name} code 0 address 0x0 pc 0x1 caller 0x2", f"time 1 {when}", "frames 1 0x1", "")
-        (run / crash_stacks.STACKS).write_text("\n".join(lines))
+        thread = rank.thread
+        caught = f"thread {thread} signal {name} code 0 address 0x0 pc 0x1 caller 0x2"
+        (run / crash_stacks.STACKS).write_text(f"{caught}\ntime {thread} {when}\nframes {thread} 0x1\n")
     return run
 
 

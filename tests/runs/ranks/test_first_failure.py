@@ -52,6 +52,16 @@ def test_a_rank_that_others_wait_for_hangs(tmp_path: Path) -> None:
     assert "2 ranks wait in a collective" in found.why
 
 
+@pytest.mark.parametrize(
+    ("thread", "what"), [(7, "it hangs"), (1, "SIGABRT (Aborted)")], ids=["the watchdog", "the launch"]
+)
+def test_a_rank_that_hangs_is_aborted_by_nccl(tmp_path: Path, thread: int, what: str) -> None:
+    aborted = Rank(calls=1, stops=0, ends=False, signal=(6, 20.0), thread=thread)
+    found = failure(tmp_path, aborted, terminated(WAIT, after=22.0))
+    assert found.launch is not None
+    assert (found.rank.number, found.what, found.launch.id) == (0, what, "1.0")
+
+
 def test_a_time_limit_ends_all_of_them(tmp_path: Path) -> None:
     stalled = [Rank(calls=1, stops=stops, ends=False, exit=STALLED) for stops in (WAIT, WAIT, 0)]
     assert failure(tmp_path, *stalled).rank.number == 2

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +22,7 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.run_findings import headline
-from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof, Verdict
+from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof, Verdict, signal_text
 from aoti_debug.runs.rundir.breadcrumbs import Crumb
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -395,9 +394,3 @@ def _host_waited(launch: Launch) -> bool:
 def _is_later(sequence: int, completed: int) -> bool:
     """True if a launch comes after the completed one; sequence numbers have 32 bits and wrap around."""
     return 0 < (sequence - completed) & 0xFFFFFFFF < 1 << 31
-
-
-def signal_text(name: str) -> str:
-    """A signal with its description: "SIGSEGV (Segmentation fault)"."""
-    number = signal.Signals.__members__.get(name)
-    return name if number is None else f"{name} ({signal.strsignal(number)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from enum import Enum
 
 from aoti_debug.base import wording
@@ -74,3 +75,9 @@ class Verdict:
         """The first line of `what`, where the headline does not hold it; else ""."""
         first = wording.first_line(self.what)
         return "" if first in self.headline else first
+
+
+def signal_text(name: str) -> str:
+    """A signal with its description: "SIGSEGV (Segmentation fault)"."""
+    number = signal.Signals.__members__.get(name)
+    return name if number is None else f"{name} ({signal.strsignal(number)})"

@@ -13,9 +13,9 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.frames import StackFrame
-from aoti_debug.runs.diagnosis.diagnose import DEATHS, signal_text
+from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
-from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.diagnosis.verdict import Verdict, signal_text
 from aoti_debug.runs.ranks.collectives import is_collective
 from aoti_debug.runs.rundir import ranks_directory
 from aoti_debug.runs.rundir.ranks_directory import RanksInfo, machine_name

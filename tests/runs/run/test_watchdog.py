@@ -365,7 +365,7 @@ def test_the_holder_of_a_lock_on_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_holder_of_a_mutex_is_named_with_may() -> None:
-    holder, found = waits(MUTEX, contains="futex")
+    holder, found = waits(MUTEX, contains="has ended")
     assert found == (
         f"waits for a futex; the futex looks like a mutex, which thread {holder}, which has ended, may hold"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,15 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial, UndefinedOperator
+from aoti_debug.compare.comparison import (
+    Beginning,
+    Comparison,
+    InexactOperator,
+    Row,
+    SeenOperator,
+    SettingTrial,
+    UndefinedOperator,
+)
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
     errors,
@@ -25,7 +33,7 @@ from aoti_debug.compare.measure.output_errors import (
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, is_rounded_otherwise, verdict_on_output
 from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_elements import Refusal
-from aoti_debug.compare.protocol.measurement import Measurement, RegionResult, StateChange
+from aoti_debug.compare.protocol.measurement import Advance, Measurement, RegionResult, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.programs import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
@@ -39,7 +47,7 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
 from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import MODEL, Graph, Reference
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -164,11 +172,12 @@ def compare_run(
         note.text = f"{count} in three arithmetics, {memory}"
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
     untouched = () if graph is None else untouched_states(run, graph)
+    changes = tuple(_with_input_names(_of_each_call((*untouched, *evaluated.states)), reference))
     comparison = Comparison(
         run=run,
         rows=rows,
         program_failure=evaluated.program_failure,
-        states=_of_each_call((*untouched, *evaluated.states)),
+        states=changes,
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,
         outputs=_output_errors(scope.outputs, evaluated, reference),
@@ -178,6 +187,8 @@ def compare_run(
         refusal_line=_line_of(evaluated.refusal, reference),
         program="" if scope.exported is None else str(scope.exported.absolute()),
         undefined=tuple(_undefined(evaluated, reference)),
+        inexact=tuple(_inexact(evaluated, reference)),
+        overwriting=tuple(_overwriting(changes, reference)),
     )
     if not comparison.differing_outputs and not comparison.suspects_of_rounding:
         return comparison
@@ -213,6 +224,49 @@ def _undefined(evaluated: EvaluatedRun, reference: Reference) -> Iterator[Undefi
         yield UndefinedOperator(
             node=node.name, operator=node.target, seen=found.seen, outputs=found.outputs, line=reference.line(node)
         )
+
+
+def _inexact(evaluated: EvaluatedRun, reference: Reference) -> Iterator[InexactOperator]:
+    exported = reference.of_exported
+    for found in evaluated.inexact if exported is not None else ():
+        assert exported is not None
+        node = exported.graphs[0].by_name[found.node]
+        yield InexactOperator(
+            node=node.name, operator=node.target, seen=found.seen, is_open=found.is_open, line=reference.line(node)
+        )
+
+
+def _overwriting(states: Sequence[StateChange], reference: Reference) -> Iterator[SeenOperator]:
+    """Yields of each state or input that the run leaves as it is the first operator that overwrites it."""
+    exported = reference.of_exported
+    for state in states if exported is not None else ():
+        assert exported is not None
+        node = None if state.advance is not Advance.UNTOUCHED else _writer(state.name, exported.graphs[0])
+        if node is not None:
+            seen = f"overwrites {state.name}"
+            yield SeenOperator(node=node.name, operator=node.target, seen=seen, line=reference.line(node))
+
+
+def _writer(name: str, graph: Graph) -> Node | None:
+    """The first node that overwrites a state or an input, or a view of it; None where none is known to."""
+    inputs = [node.name for node in graph.nodes if node.kind is NodeKind.INPUT]
+    held = {f"input {number} ({input_})": input_ for number, input_ in enumerate(inputs)} | dict(graph.weights)
+    for node in graph.nodes:
+        for overwritten in node.mutates:
+            base = graph.by_name[overwritten]
+            while base.kind is NodeKind.CALL and base.inputs:
+                base = graph.by_name[base.inputs[0]]  # the tensor that a view is of comes first
+            if base.name == held.get(name):
+                return node
+    return None
+
+
+def _with_input_names(states: Iterable[StateChange], reference: Reference) -> Iterator[StateChange]:
+    """Yields the states; an input, "input 0", with its name in the exported program: "input 0 (cache)"."""
+    nodes = () if reference.of_exported is None else reference.of_exported.graphs[0].nodes
+    inputs = [node.name for node in nodes if node.kind is NodeKind.INPUT]
+    names = {f"input {number}": f"input {number} ({name})" for number, name in enumerate(inputs)}
+    return (replace(state, name=names.get(state.name, state.name)) for state in states)
 
 
 def _output_errors(returned: Path | None, evaluated: EvaluatedRun, reference: Reference) -> tuple[OutputError, ...]:

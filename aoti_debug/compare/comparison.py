@@ -28,6 +28,7 @@ SILENT = "it writes no tensor"
 UNREAD = "an output that no other launch reads is not compared: no node holds it"
 WITHOUT_NODE = "an output is not compared: no node holds it"
 NOT_SELECTED = "it was not selected"
+OPEN_IN_EAGER = "whose own result is not exact or not defined"
 NO_PROGRAM = "a compiled package without its program"
 RANDOM_NUMBERS = "random numbers"  # how the reason begins where a launch draws them
 _NO_EVALUATION = " has no evaluation of its own"  # how it ends for a higher-order operator, whose name comes before
@@ -124,19 +125,17 @@ class Beginning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UndefinedOperator:
-    """An operator of the exported program that does what its graph does not say, as it was seen in eager.
+class SeenOperator:
+    """An operator of the exported program, and what was seen of it in eager.
 
     Attributes:
         node: of the exported program's graph.
         seen: as a predicate of the operator: "overwrites its argument x, which its schema does not declare".
-        outputs: the numbers of the outputs that were seen to depend on it; () where that was not tried.
     """
 
     node: str
     operator: str
     seen: str
-    outputs: tuple[int, ...] = ()
     line: ModelLine | None = None
 
     @property
@@ -144,6 +143,28 @@ class UndefinedOperator:
         """ "mylib::op.default (op) at model.py:7 overwrites its argument x, which its schema does not declare"."""
         at = "" if self.line is None else f" at {self.line.place}"
         return f"{self.operator} ({self.node}){at} {self.seen}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndefinedOperator(SeenOperator):
+    """An operator that does what its graph does not say.
+
+    Attributes:
+        outputs: the numbers of the outputs that were seen to depend on it; () where that was not tried.
+    """
+
+    outputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InexactOperator(SeenOperator):
+    """An operator whose result in eager is not the exact one of its operands.
+
+    Attributes:
+        is_open: the exact result is another one, or there is none: that the package has eager's proves nothing.
+    """
+
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,6 +224,8 @@ class ProgramResult:
         setting: the outputs with a setting that makes kernels round as eager does; None if that was not tried.
         program: the file of the exported program; "" if it is not known.
         undefined: the operators of the exported program that do what its graph does not say.
+        overwriting: those that overwrite a state or input first which the run leaves as it is.
+        inexact: those whose results in eager are not the exact ones of their operands, where there is a rule for that.
     """
 
     program_failure: str = ""
@@ -218,6 +241,8 @@ class ProgramResult:
     setting: SettingTrial | None = None
     program: str = ""
     undefined: tuple[UndefinedOperator, ...] = ()
+    inexact: tuple[InexactOperator, ...] = ()
+    overwriting: tuple[SeenOperator, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,6 +311,9 @@ class Comparison(ProgramResult):
         is_equal = bool(self.outputs) and not found and all(error.is_nearly_equal for error in self.outputs)
         if not is_equal:
             found += dict.fromkeys(_name_of(row) for row in self.rows if row.leaves_open)
+        found += [
+            f"{one.operator} ({one.node}) with more than eager, {OPEN_IN_EAGER}" for one in self.inexact if one.is_open
+        ]
         if not found and not self.outputs and not self.coverage.compared and self.coverage.launches:
             found.append("any launch")
         return tuple(found)

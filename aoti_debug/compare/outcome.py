@@ -102,7 +102,7 @@ def differs(comparison: Comparison) -> Finding:
     """The finding that outputs are not eager's, by more than their numbers are rounded, while no launch is wrong."""
     first, *others = comparison.differing_outputs
     begins, unrepeatable = comparison.beginning, comparison.unrepeatable
-    evidence = [operator.text for operator in comparison.undefined]
+    evidence = [operator.text for operator in (*comparison.undefined, *comparison.inexact)]
     evidence += [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]
     evidence += [*_setting_sentences(comparison), *map(output_text, others[:_MAX_OUTPUTS])]
     where = None if unrepeatable is None else place_of(unrepeatable)

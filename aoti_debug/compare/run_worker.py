@@ -55,6 +55,7 @@ class EvaluatedRun:
     faulty_outputs: list[measurement.FaultyOutput] = field(default_factory=list)
     noise: dict[int, float] = field(default_factory=dict)
     undefined: list[measurement.UndefinedResult] = field(default_factory=list)
+    inexact: list[measurement.InexactResult] = field(default_factory=list)
     refusal: Refusal | None = None
     program_failure: str = ""
     states_failure: str = ""
@@ -209,6 +210,8 @@ def _run(
                 evaluated.noise[index] = moved
             case measurement.UndefinedResult() as undefined:
                 evaluated.undefined.append(undefined)
+            case measurement.InexactResult() as inexact:
+                evaluated.inexact.append(inexact)
             case Refusal() as refusal:
                 evaluated.refusal = refusal
             case measurement.StatesFailure(reason):

@@ -68,6 +68,8 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "setting": to_data(comparison.setting),
         "program": comparison.program or None,
         "undefined": to_data(comparison.undefined),
+        "inexact": to_data(comparison.inexact),
+        "overwriting": to_data(comparison.overwriting),
         "alteration": None if comparison.alteration is None else _alteration_data(comparison.alteration),
         "times": to_data(comparison.times),
         "launches": [_row_data(row) for row in rows],

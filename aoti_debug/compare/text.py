@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.terminal_cells import Cell, Column, Sentence
@@ -19,6 +19,8 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.place_columns import place_columns
 
 MAX_SUSPECTS = 6
+_MAX_DOUBTFUL = 3
+_FAR, _FAR_ULP = 1e-3, 64.0  # a relative error that is worth a note is larger than both
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
 _LAUNCH = (
     Column("launch", align_right=True),
@@ -96,6 +98,26 @@ def not_independent(comparison: Comparison) -> tuple[str, ...]:
     )
 
 
+def doubtful_equality(comparison: Comparison) -> Iterator[str]:
+    """Yields a sentence on each output that is eager's while float64 has something else: eager's rounding is in it."""
+    for row in comparison.rows:
+        for output in row.outputs if row.verdict is not LaunchVerdict.WRONG else ():
+            name = f"{output.argument} of {row.launch.id}"
+            if output.decided:
+                count = f"{output.decided} of {wording.pluralize(output.count, 'element')}"
+                yield f"{count} of {name} are as in eager, and float64 has others: rounding decides about them"
+            elif output.equals_eager and output.relative > _FAR and output.relative_ulp > _FAR_ULP:
+                error = f"a relative error of {short(output.relative)}"
+                yield f"{name} equals eager's, and both have {error} against float64"
+
+
+def eager_notes(comparison: Comparison) -> list[str]:
+    """Sentences on why eager may be no proof: results of its own that are not exact, or far from float64."""
+    doubtful = list(doubtful_equality(comparison))
+    more = [f"{len(doubtful) - _MAX_DOUBTFUL} more outputs are so"] if doubtful[_MAX_DOUBTFUL:] else []
+    return [*(operator.text for operator in comparison.inexact), *doubtful[:_MAX_DOUBTFUL], *more]
+
+
 def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     """The number of launches and bytes that were compared, and why the others were not."""
     coverage = comparison.coverage
@@ -108,7 +130,8 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
         f"({share:.1f} %)",
         width,
     )
-    lines += [line for text in not_independent(comparison) for line in terminal_cells.fitted(text, width)]
+    notes = (*not_independent(comparison), *(f"note: {text}" for text in eager_notes(comparison)))
+    lines += [line for text in notes for line in terminal_cells.fitted(text, width)]
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.reason in (SILENT, PRIVATE):

@@ -14,7 +14,7 @@ from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_torch, installed_versions
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.steps import Step, StepListener, Steps
+from aoti_debug.base.machine.steps import OutOfTime, Step, StepListener, Steps, time_limit
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.outcome import incomplete_text
 from aoti_debug.instrument.builder import compare_kernels, join_program
@@ -35,7 +35,7 @@ from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_w
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import faults, nonfinite, races, threads, wrong_value
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, SoFar
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
@@ -116,7 +116,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
-    """Finds out what is wrong with a model, or with the parts of its build.
+    """Finds out what is wrong with a model, or with the parts of its build, within the time limit of the options.
 
     Args:
         folder: of the triage; the package, the runs and the repro go there.
@@ -124,6 +124,15 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started.
     """
+    so_far = SoFar()
+    try:
+        with time_limit(options.time_limit):
+            return _investigated(options, folder, steps, so_far)
+    except OutOfTime:
+        return so_far.outcome(options, steps)
+
+
+def _investigated(options: TriageOptions, folder: Path, steps: Steps, so_far: SoFar) -> Outcome:
     with python_process.forking_from(PRELOADED, options.user_code.imports) as server:
         server.preload()  # while the package is built
         built = _package(options, folder, steps)
@@ -131,7 +140,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
             return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
         runs = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         with contextlib.closing(runs):
-            outcome = _with_remarks(_outcome(options, runs, steps, folder), options)
+            outcome = _with_remarks(_outcome(options, runs, steps, folder, so_far), options)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     finding = races.also(outcome.finding, outcome.run)
@@ -178,7 +187,7 @@ def check_of(kind: FindingKind, found_by: Check) -> Check:
     return next((check for check in CHECKS if kind == check.kind), found_by)
 
 
-def _outcome(options: TriageOptions, runs: TriageRuns, steps: Steps, folder: Path) -> Outcome:
+def _outcome(options: TriageOptions, runs: TriageRuns, steps: Steps, folder: Path, so_far: SoFar) -> Outcome:
     """The outcome of the first run and of the checks."""
     try:
         first = runs.names()
@@ -186,17 +195,20 @@ def _outcome(options: TriageOptions, runs: TriageRuns, steps: Steps, folder: Pat
         return Outcome(contracts.input_finding(error), None)
     if first.run.manifest.without_source:
         return Outcome(_from_outside(first), first.run)
-    return _checked(Investigation(options, runs, steps, folder / triage_directory.REPRO, first))
+    so_far.run = first.run
+    return _checked(Investigation(options, runs, steps, folder / triage_directory.REPRO, first), so_far)
 
 
-def _checked(investigation: Investigation) -> Outcome:
+def _checked(investigation: Investigation, so_far: SoFar) -> Outcome:
     """The outcome of the checks: of the first that finds a fault."""
     warnings: tuple[str, ...] = ()
-    seen = ["no fault"]
+    so_far.seen = seen = ["no fault"]
+    so_far.left = [check.kind.title for check in CHECKS]
     open_: Finding | None = None
     for check in CHECKS:
         with investigation.steps.work(f"check: {check.kind.value}"):
             suspicion = check.look(investigation)
+        so_far.left.remove(check.kind.title)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings
@@ -207,6 +219,7 @@ def _checked(investigation: Investigation) -> Outcome:
             seen.append(suspicion.finding.what)
         if suspicion.finding.kind.is_fault:
             finding = replace(suspicion.finding, warnings=warnings)
+            so_far.suspicion = replace(suspicion, finding=finding)
             with investigation.steps.work(f"confirm: {finding.kind.value}"):
                 return check_of(finding.kind, check).confirm(investigation, replace(suspicion, finding=finding))
     measured = investigation.run_measured().run

@@ -13,7 +13,14 @@ import torch
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import first_difference
-from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial, UndefinedOperator
+from aoti_debug.compare.comparison import (
+    Beginning,
+    Comparison,
+    InexactOperator,
+    Row,
+    SettingTrial,
+    UndefinedOperator,
+)
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, differs, exit_code, kind_of, refused, report_lines
@@ -25,6 +32,7 @@ from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.manifest import Kind, ModelLine
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
+from aoti_debug.triage.results.wrong_value_finding import finding_of
 from aoti_debug.views.report import report
 from tests import schema
 from tests.triage.recorder import Recorder
@@ -484,3 +492,49 @@ def test_eager_that_is_as_near_to_float64_is_no_beginning(comparison: Comparison
     reference, region = graph("sin")
     row = replace(comparison.rows[0], outputs=(replace(MEASURED, rms=1e-5, eager_rms=2e-5),))
     assert first_difference((row,), (region,), (RegionResult(launch="0.0"),), reference) is None
+
+
+RIGHT = OutputError(index=0, dtype="int32", elements=6, different=0, relative=0.0)
+OPEN = InexactOperator(
+    node="to", operator="aten.to.dtype", seen="converts 1 of 6 elements that int32 cannot hold", is_open=True, line=LINE
+)
+
+
+def test_what_eager_leaves_open_is_not_compared(comparison: Comparison) -> None:
+    comparison = replace(comparison, outputs=(RIGHT,), inexact=(OPEN,))
+    kept(comparison)
+    assert kind_of(comparison) == INCOMPLETE
+    assert comparison.not_compared == (
+        "aten.to.dtype (to) with more than eager, whose own result is not exact or not defined",
+    )
+    finding = finding_of(comparison)
+    assert finding.kind == INCOMPLETE
+    assert finding.warnings == (OPEN.text,)
+    assert f"note: {OPEN.text}" in report_lines(comparison, UNLIMITED)
+
+
+def test_what_is_inexact_by_rule_is_a_note(comparison: Comparison) -> None:
+    comparison = replace(comparison, outputs=(RIGHT,), inexact=(replace(OPEN, is_open=False),))
+    kept(comparison)
+    assert finding_of(comparison).kind == CLEAN
+    assert finding_of(comparison).warnings == (OPEN.text,)
+
+
+def test_numbers_that_eager_has_too_and_float64_has_not_are_noted(comparison: Comparison) -> None:
+    (row,) = comparison.rows
+    decided = replace(MEASURED, dtype="bool", equals_eager=True, decided=2)
+    far = replace(MEASURED, equals_eager=True, relative=0.03, relative_ulp=2.5e5)
+    near = replace(MEASURED, equals_eager=True, relative=1e-6, relative_ulp=8.0)
+    name = f"{MEASURED.argument} of {row.launch.id}"
+    notes = {
+        decided: (
+            f"2 of {MEASURED.count} elements of {name} are as in eager, and float64 has others: rounding decides "
+            "about them",
+        ),
+        far: (f"{name} equals eager's, and both have a relative error of 0.03 against float64",),
+        near: (),
+    }
+    for output, expected in notes.items():
+        noted = replace(comparison, outputs=(RIGHT,), rows=(replace(row, outputs=(output,)),))
+        assert finding_of(noted).kind == CLEAN
+        assert finding_of(noted).warnings == expected

@@ -16,7 +16,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare import stored_comparison
-from aoti_debug.compare.comparison import UndefinedOperator
+from aoti_debug.compare.comparison import InexactOperator, SeenOperator, UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.modules import LaunchTimes, SiteTime
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
@@ -65,6 +65,8 @@ def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
         alteration=Alteration(relative, lost=(lost,)),
         program="/home/user/model.pt2",
         undefined=(UndefinedOperator(node="op", operator="mine.op.default", seen="overwrites x", outputs=(0, 2)),),
+        inexact=(InexactOperator(node="to", operator="aten.to.dtype", seen="converts 1 of 2 elements", is_open=True),),
+        overwriting=(SeenOperator(node="add_", operator="aten.add_.Tensor", seen="overwrites input 0 (cache)"),),
     )
     stored_comparison.write(comparison, compared.path)
     assert stored_comparison.read(compared) == comparison

@@ -1,10 +1,12 @@
-"""The steps of a long piece of work: durations and results, told to a listener, and how long they took last time."""
+"""The steps of a long piece of work: durations and results, told to a listener, and in which time last; a limit."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -98,6 +100,36 @@ def since_process_start() -> float:
     return 0.0
 
 
+class OutOfTime(KeyboardInterrupt):
+    """Ends a piece of work that takes longer than it may, in the way of an interrupt: its processes are ended, too."""
+
+
+_AGAIN = 30.0  # seconds after which work that has not ended by then is interrupted once more
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Limits the time of the work in it, in the main thread of a process; in another one there is no limit.
+
+    Raises:
+        OutOfTime: the time is over.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @dataclass(frozen=True)
 class Step:
     """A step that is finished.
@@ -148,6 +180,7 @@ class Steps:
 
     Attributes:
         between: seconds of the work beside the steps, by name.
+        running: what began last: a step, or work beside the steps.
     """
 
     def __init__(self, listener: StepListener | None = None) -> None:
@@ -155,6 +188,7 @@ class Steps:
         self._start = time.monotonic()
         self.done: list[Step] = []
         self.between: dict[str, float] = {}
+        self.running = ""
 
     @property
     def now(self) -> float:
@@ -164,7 +198,7 @@ class Steps:
     @contextmanager
     def step(self, name: str) -> Iterator[StepNote]:
         """Times a step; its result is written to the note. An exception is not reported as an end."""
-        self._listener.began(name)
+        self._begin(name)
         note = StepNote()
         began = self.now
         yield note
@@ -173,11 +207,15 @@ class Steps:
     @contextmanager
     def work(self, name: str) -> Iterator[None]:
         """Times work that has no result of its own; the steps within it are not counted."""
-        self._listener.began(name)
+        self._begin(name)
         began, before = self.now, len(self.done)
         yield
         inner = covered((step.began, step.seconds) for step in self.done[before:])
         self.between[name] = self.between.get(name, 0.0) + max(self.now - began - inner, 0.0)
+
+    def _begin(self, name: str) -> None:
+        self.running = name
+        self._listener.began(name)
 
     def advance(self, done: int, total: int) -> None:
         """Reports how far the running step is."""

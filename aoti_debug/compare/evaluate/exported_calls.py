@@ -13,6 +13,7 @@ from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wide
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import BITS, TORCH_NAMESPACES, Evaluation
+from aoti_debug.compare.evaluate.exact_rules import Inexact, has_rule, inexact
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError, operator_of
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.protocol.request import GivenTensors
@@ -41,6 +42,7 @@ class ExportedCalls:
         graph: of the whole program.
         fallbacks: operators without this arithmetic, which the calls computed in their own dtype.
         undeclared: in eager, custom operators by their nodes, and the argument that each overwrote against its schema.
+        inexact: in eager, nodes and what is not exact in the first such result of each.
         fills: nodes whose results are fresh memory, and which of two fillings it has: 0 or 1.
 
     Raises:
@@ -71,6 +73,7 @@ class ExportedCalls:
         self._inputs = dict(zip(names, inputs, strict=True))
         self.fallbacks: set[str] = set()
         self.undeclared: dict[str, str] = {}
+        self.inexact: dict[str, Inexact] = {}
         self.fills: Mapping[str, int] = {}
         self._replaced: dict[str, torch.Tensor] = {}
         self._kept = frozenset(_overwritten(self.graph))
@@ -111,6 +114,7 @@ class ExportedCalls:
         self._keep(evaluation, replaced)
         self.fallbacks.update(evaluation.fallbacks)
         self.undeclared.update(evaluation.undeclared)
+        self.inexact = evaluation.inexact | self.inexact
         return list(returned)
 
     def state(self, name: str) -> torch.Tensor | None:
@@ -185,7 +189,7 @@ class InPlaceEvaluation(Evaluation):
 
     Attributes:
         drawn: the random numbers that it draws; None if it draws none.
-        fills, undeclared: as of `ExportedCalls`.
+        fills, undeclared, inexact: as of `ExportedCalls`.
     """
 
     drawn: DrawnNumbers | None = None
@@ -194,6 +198,11 @@ class InPlaceEvaluation(Evaluation):
     @cached_property
     def undeclared(self) -> dict[str, str]:
         """The custom operators, by their nodes, and the argument that each overwrote against its schema."""
+        return {}
+
+    @cached_property
+    def inexact(self) -> dict[str, Inexact]:
+        """The nodes, and what is not exact in their results."""
         return {}
 
     def draw(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -228,7 +237,12 @@ class InPlaceEvaluation(Evaluation):
         """The result of an operator in eager, with what is asked for in fresh memory, and what it overwrites noted."""
         is_custom = node.target.split(".")[0] not in TORCH_NAMESPACES
         held = _held_arguments(operator_of(node.target), args, kwargs) if is_custom else {}
+        is_ruled = has_rule(node.target) and node.name not in self.inexact
+        before = _copied(args) if is_ruled and node.mutates else args
         result = super().call(node, args, kwargs)
+        found = inexact(node.target, before, kwargs, result) if is_ruled else None
+        if found is not None:
+            self.inexact[node.name] = found
         changed = [name for name, (tensor, before) in held.items() if not _has_same_bytes(tensor, before)]
         if changed:
             self.undeclared.setdefault(node.name, changed[0])
@@ -241,6 +255,11 @@ class InPlaceEvaluation(Evaluation):
         own = [type_.dtype for type_ in node.types if type_ is not None]
         read = [type_ for name in node.inputs[:1] for type_ in self._graph.by_name[name].types]
         return len(own) == len(read) == 1 and read[0] is not None and read[0].dtype != own[0]
+
+
+def _copied(args: Sequence[Any]) -> list[Any]:
+    """Arguments with copies of the tensors that can be held."""
+    return [item.clone() if _can_be_held(item) else item for item in args]
 
 
 def _held_arguments(

@@ -141,8 +141,41 @@ def _ways(
         yield "in reverse order", lambda: compute([list(first)[::-1], *args[1:]], kwargs)
     if name in ("mul", "add", "sub") and any(t is not None and t.dtype == "int64" for t in node.types):
         yield "in 32 bits", lambda: compute(args, kwargs).to(torch.int32).to(torch.int64)
+    yield from _rounded_otherwise(name, args, kwargs, compute)
     if name == "remainder" and len(args) == 2 and isinstance(args[1], int):
         yield f"by {args[1] + 1}", lambda: compute([first, args[1] + 1], kwargs)
+
+
+_FLOOR_AND_TRUNC = {"floor": "trunc", "trunc": "floor"}
+
+
+def _rounded_otherwise(
+    name: str, args: list[Any], kwargs: dict[str, Any], compute: Compute
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yields what other rules of rounding, and of NaN, give."""
+    import torch
+
+    first, *others = args
+    if name == "round" and not others and not kwargs:
+        yield "with halves rounded up", lambda: torch.floor(first + 0.5)
+        yield "with halves rounded away from zero", lambda: torch.trunc(first + torch.copysign(first * 0 + 0.5, first))
+        yield "towards zero", lambda: torch.trunc(first)
+    mode = kwargs.get("rounding_mode")
+    if name == "div" and mode in _FLOOR_AND_TRUNC:
+        step = getattr(torch, mode)
+        other = _FLOOR_AND_TRUNC[mode]
+        yield f"with its quotient rounded before its {mode}", lambda: step(torch.div(*args))
+        yield f"rounded as by {other}", lambda: compute(args, {**kwargs, "rounding_mode": other})
+    if name in ("remainder", "fmod") and len(args) == 2:
+        other = {"remainder": "fmod", "fmod": "remainder"}[name]
+        yield f"as {other}", lambda: getattr(torch, other)(*args)
+    if name in ("maximum", "minimum") and len(args) == 2:
+        choose = torch.gt if name == "maximum" else torch.lt
+        yield "without NaN of its first operand", lambda: torch.where(choose(*args), *args)
+        yield "without NaN of its second operand", lambda: torch.where(choose(args[1], first), args[1], first)
+        yield "without NaN", lambda: (torch.fmax if name == "maximum" else torch.fmin)(*args)
+    if name == "cumsum":
+        yield "without the element itself", lambda: compute(args, kwargs) - first
 
 
 def _like(value: Any, args: list[Any], kwargs: dict[str, Any], compute: Compute) -> Any:

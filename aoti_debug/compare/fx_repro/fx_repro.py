@@ -19,7 +19,6 @@ from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.fx_repro.module_text import CLASS, HINT, ModuleText, module_text, without_folder
-from aoti_debug.compare.fx_repro.request import InputTensor, Saved, SaveRequest
 from aoti_debug.compare.fx_repro.script_text import (
     DIFFERS,
     LAUNCHER,
@@ -30,7 +29,7 @@ from aoti_debug.compare.fx_repro.script_text import (
     standard_modules,
     torch_modules,
 )
-from aoti_debug.compare.protocol.request import Region
+from aoti_debug.compare.protocol.request import InputTensor, Region, Saved, SaveRequest
 from aoti_debug.compare.regions.regions import UNRETURNED, fault_region, find_regions
 from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference

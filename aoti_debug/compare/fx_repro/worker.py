@@ -1,6 +1,6 @@
 """The process that saves the tensors of an FX repro and runs its script once.
 
-`python -m aoti_debug.compare.fx_repro.worker REQUEST ANSWER`: both are files (request.py).
+`python -m aoti_debug.compare.fx_repro.worker REQUEST ANSWER`: both are files (aoti_debug.compare.protocol.request).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.compiler import installed_versions
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
-from aoti_debug.compare.fx_repro.request import Saved, SaveRequest
 from aoti_debug.compare.fx_repro.script_text import SCRIPT, TENSORS, describe
+from aoti_debug.compare.protocol.request import Saved, SaveRequest
 from aoti_debug.compare.worker.recorded_tensors import load_value
 from aoti_debug.compare.worker.region_values import region_inputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols

@@ -337,8 +337,9 @@ def measure_discrete(subject: Subject, output: Evaluated) -> Measurement:
 
     actual, eager = output.actual.reshape(-1), output.eager.reshape(-1)
     different = actual != eager
+    decided = int((~different & (output.double.reshape(-1) != eager)).sum())
     if not output.perturbed and not bool(different.any()):
-        return measurement(subject, output, equals_eager=True)
+        return measurement(subject, output, equals_eager=True, decided=decided)
     unstable, reached = torch.zeros_like(different), torch.zeros_like(different)
     for other in (output.kernel, output.double, *output.perturbed):
         unstable |= other.reshape(-1) != eager
@@ -356,6 +357,7 @@ def measure_discrete(subject: Subject, output: Evaluated) -> Measurement:
         excess=LARGEST if bool(wrong.any()) else 0.0,
         worst=element(worst, output) if bool(different.any()) else None,
         equals_eager=not bool(different.any()),
+        decided=decided,
         atol=float(error.max()),
         sensitivity=float(unstable.sum()) if output.perturbed else -1.0,
         spread=spread(output, torch.where(wrong, torch.full_like(error, LARGEST), torch.zeros_like(error))),

@@ -92,6 +92,8 @@ class Measurement:
         sensitivity: an estimate of the condition number: the relative change of the output divided by that of the
             inputs, when these change by one ULP; of integers, the number of elements that change; -1 if it was not
             needed.
+        decided: of integers and booleans, the number of elements that are eager's, and in float64 would be others:
+            rounding decides about them.
         misplaced: the number of elements that are NaN or infinite otherwise than eager's.
         lost, eager_lost: the number of elements, of the output and of eager, that are so otherwise than in float64.
         metric: the value of the user's metric; None without one.
@@ -118,6 +120,7 @@ class Measurement:
     relative_ulp: float = 0.0
     eager_rms: float = 0.0
     eager_ulp_max: float = 0.0
+    decided: int = 0
     sensitivity: float = -1.0
     metric: float | None = None
     spread: ErrorSpread | None = None
@@ -340,6 +343,21 @@ class UndefinedResult:
     node: str
     seen: str
     outputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class InexactResult:
+    """An operator of the exported program whose result in eager is not the exact one of its operands.
+
+    Attributes:
+        node: of the exported program's graph.
+        seen: as a predicate of the operator: "converts 3 of 40 elements that int32 cannot hold exactly (…)".
+        is_open: the exact result is another one, or there is none.
+    """
+
+    node: str
+    seen: str
+    is_open: bool
 
 
 @dataclass(frozen=True)

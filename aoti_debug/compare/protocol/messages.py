@@ -72,6 +72,7 @@ Outcome = (
     | measurement.FaultyOutput
     | measurement.OutputNoise
     | measurement.UndefinedResult
+    | measurement.InexactResult
     | Refusal
     | measurement.ProgramFailure
     | measurement.SavedValue
@@ -93,6 +94,7 @@ _MESSAGES: Messages[Message] = Messages(
         "faulty output": measurement.FaultyOutput,
         "output noise": measurement.OutputNoise,
         "undefined result": measurement.UndefinedResult,
+        "inexact result": measurement.InexactResult,
         "refusal": Refusal,
         "program failure": measurement.ProgramFailure,
         "saved value": measurement.SavedValue,

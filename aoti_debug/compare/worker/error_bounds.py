@@ -200,10 +200,10 @@ def is_followed(node: Node) -> bool:
     """True if errors can be followed through a node."""
     name = _name(node)
     known = name in _ARRANGED or name in _ROUNDED or name in FUNCTION_BOUNDS
-    rounds_to_integers = node.target.endswith(("_mode", ".decimals"))  # the quotient is rounded before
+    rounds_decimals = node.target.endswith(".decimals")  # a product is rounded before
     dtypes = [type_.dtype for type_ in node.types if type_ is not None]
     are_known = bool(dtypes) and all(dtype in ("float32", *_HALF_DTYPES, *_INTEGERS) for dtype in dtypes)
-    return known and not rounds_to_integers and not node.mutates and are_known
+    return known and not rounds_decimals and not node.mutates and are_known
 
 
 def followed(graph: Graph, names: Sequence[str]) -> frozenset[str]:

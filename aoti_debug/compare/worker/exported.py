@@ -35,13 +35,14 @@ from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, R
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_EAGER,
     Advance,
+    InexactResult,
     StateChange,
     StatesFailure,
     UndefinedResult,
 )
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors
 from aoti_debug.compare.worker.exact_checks import misreturned, other_weights
-from aoti_debug.compare.worker.exported_program import ExportedSource, Program, undefined_results
+from aoti_debug.compare.worker.exported_program import ExportedSource, Program, inexact_results, undefined_results
 from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, recorded_tensor
 from aoti_debug.compare.worker.returned_outputs import Judged, judged_outputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
@@ -191,7 +192,7 @@ def _numbered(value: torch.Tensor) -> torch.Tensor:
 
 _MAX_JUDGED = 8  # calls in which a state deviates: of each, its value is held
 
-Result = StateChange | Judged | Refusal | UndefinedResult
+Result = StateChange | Judged | Refusal | UndefinedResult | InexactResult
 
 
 def exported_results(
@@ -259,6 +260,7 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
                 unjudged.add(name)
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     yield from undefined_results(source, program)
+    yield from inexact_results(program)
     del program
     yield from judged_outputs(source, folder)
     yield from _judged_states(source, deviating, unjudged)

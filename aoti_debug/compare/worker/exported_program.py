@@ -20,7 +20,7 @@ from aoti_debug.compare.evaluate.functions import (
     missing_function_reason,
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
-from aoti_debug.compare.protocol.measurement import UndefinedResult
+from aoti_debug.compare.protocol.measurement import InexactResult, UndefinedResult
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors, KnownValue, RecordedWeight
 from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
@@ -262,6 +262,16 @@ def undefined_results(source: ExportedSource, called: Program) -> Iterator[Undef
         if outputs:
             seen = "gives memory that is read before it is written: with other numbers in it, in eager, "
             yield UndefinedResult(name, f"{seen}{_outputs_text(outputs)} changes", outputs)
+
+
+def inexact_results(called: Program) -> Iterator[InexactResult]:
+    """Yields the operators whose results in eager were not the exact ones of their operands.
+
+    Args:
+        called: the program, after its calls in eager.
+    """
+    found = called.inexact if isinstance(called, ExportedCalls) else {}
+    return (InexactResult(name, result.seen, result.is_open) for name, result in found.items())
 
 
 def _outputs_text(outputs: Sequence[int]) -> str:

@@ -64,6 +64,15 @@ INCOMPLETE = FindingKind(
     EXIT_INCOMPLETE,
     Tone.OPEN,
 )
+UNFINISHED = FindingKind(
+    "unfinished",
+    "its time was over before all was looked at",
+    "NOT FINISHED",
+    "not finished",
+    "…",
+    EXIT_INCOMPLETE,
+    Tone.OPEN,
+)
 NO_FAULT = FindingKind("no_fault", "a run ended well", "NO FAULT", "no fault", "○", EXIT_CLEAN, Tone.GOOD)
 FAULT = FindingKind("fault", "a launch crashed, threw an exception, or caused a device error", "FAULT", "fault")
 NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞", tone=Tone.OPEN)

@@ -98,7 +98,8 @@ def _first_screen(finding: Finding, width: int) -> list[str]:
         lines += _short("maybe", finding.possible[0], width)
     shown = _shown_by(finding)
     if finding.evidence:
-        strongest = _without_model_line(finding.evidence[0], place)
+        sentences = [_without_model_line(sentence, place) for sentence in finding.evidence]
+        strongest = next((sentence for sentence in sentences if sentence not in finding.what), sentences[0])
         lines += _short("because", strongest, width, f" ({shown})" if shown else "")
     elif shown:
         lines += _short("because", shown, width)

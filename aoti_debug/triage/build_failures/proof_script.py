@@ -17,9 +17,8 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process, tied_process
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.fx_repro.module_text import module_text
-from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.compare.fx_repro.script_text import Surroundings, input_text
-from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.protocol.request import InputTensor, KnownValue, Recorded, Region
 from aoti_debug.instrument.builder.compiling.failed_kernel import SOURCE, error_text
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (

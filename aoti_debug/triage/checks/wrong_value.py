@@ -120,7 +120,8 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
 def _with_search(finding: Finding, investigation: Investigation) -> Finding:
     """The finding with the command that looks for the pass or the decomposition, where there is a program to build."""
     options = investigation.options
-    if finding.where is not None or archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
+    has_launch = finding.where is not None and finding.where.launch
+    if has_launch or archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
         return finding
     chosen = [word for name in options.user_code.imports for word in ("--import", name)]
     chosen += [word for path in options.user_code.libraries for word in ("--load-library", str(path))]

@@ -102,7 +102,10 @@ def _row(operand: Operand) -> str:
 
 
 def with_origin(finding: Finding, located: LocatedOrigin) -> Finding:
-    """The finding with the operator that made its element non-finite as its origin."""
+    """The finding with the operator that made its element non-finite as its origin, and in its headline.
+
+    Where it was shown to come from an input, that stays both.
+    """
     if finding.where is None:
         return finding
     origin, line = located.origin, located.line
@@ -115,7 +118,8 @@ def with_origin(finding: Finding, located: LocatedOrigin) -> Finding:
         input_first = finding.evidence[:SHOWN]
         evidence = (*input_first, *sentences, *finding.evidence[SHOWN:])
         return replace(finding, where=place, evidence=evidence)
-    return replace(finding, where=where, origin=place, evidence=(*sentences, *finding.evidence))
+    what = f"{finding.what}: {words(made)}"
+    return replace(finding, what=what, where=where, origin=place, evidence=(*sentences, *finding.evidence))
 
 
 def _sentence(made: Made, line: ModelLine | None) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
+from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
+from aoti_debug.runs.diagnosis.findings import UNFINISHED, Finding, FindingKind
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
+
+_LONGER = 4  # times the limit that is suggested after one
 
 
 class Investigation:
@@ -100,6 +104,40 @@ class Outcome:
     finding: Finding
     run: RunDir | None
     opened: Mapping[Path, RunDir] = field(default_factory=dict)
+
+
+class SoFar:
+    """The state of a triage, for one whose time is over before it is done.
+
+    Attributes:
+        run: the last run that was looked at; None before the first one.
+        seen: what was seen in the runs: "no fault".
+        left: the kinds of findings that were still to be looked for.
+        suspicion: the finding that is being confirmed; None while there is none.
+    """
+
+    def __init__(self) -> None:
+        self.run: RunDir | None = None
+        self.seen: list[str] = []
+        self.left: list[str] = []
+        self.suspicion: Suspicion | None = None
+
+    def outcome(self, options: TriageOptions, steps: Steps) -> Outcome:
+        """The outcome of a triage that ends now."""
+        more = f"{_LONGER * options.time_limit:g}"
+        longer = shlex.join(["aoti-debug", "triage", str(options.model), "--time-limit", more])
+        ended = f"ended after {wording.duration(options.time_limit)}, in: {steps.running}"
+        if self.suspicion is not None:
+            finding = self.suspicion.finding
+            warnings = (*finding.warnings, f"not confirmed: {ended}")
+            return Outcome(replace(finding, warnings=warnings, next=(*finding.next, longer)), self.suspicion.run)
+        if self.run is None:
+            what = f"{ended}; the model was not run"
+        else:
+            launches = wording.pluralize(len(self.run.launches), "launch")
+            what = f"{launches}: {', '.join(self.seen)}; {ended}; not looked for: {', '.join(self.left)}"
+        done = tuple(f"{step.name}: {step.text}" for step in steps.done if step.text)
+        return Outcome(Finding(UNFINISHED, what, warnings=done, next=(longer,)), self.run)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
 from aoti_debug.triage.results.finding_kinds import Infinities
 
+TIME_LIMIT = 540.0  # seconds
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
 _QUIET = {"AOTI_DEBUG_PRINT": "none"}
@@ -64,6 +65,7 @@ class TriageOptions(ModelCalls):
         guards: also look for out-of-bounds writes and uninitialised reads.
         threads: also call the model from so many threads, and compare with the same calls alone; None for none.
         build_timeout: seconds that torch may take to lower the program until it counts as hung.
+        time_limit: seconds after which the triage ends with what it has found so far.
         inductor_configs: as for `build` and `run`.
     """
 
@@ -80,6 +82,7 @@ class TriageOptions(ModelCalls):
     random_inputs: int | None = None
     exported: Path | None = None
     build_timeout: float = TIMEOUT
+    time_limit: float = TIME_LIMIT
 
     def building(self, program: Artifact, output: Path) -> BuildOptions:
         """The options of a build of the model.

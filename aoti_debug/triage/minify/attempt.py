@@ -15,8 +15,8 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import ModuleText, module_text
-from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.compare.fx_repro.script_text import input_text
+from aoti_debug.compare.protocol.request import InputTensor
 from aoti_debug.repro import literals
 from aoti_debug.triage.minify.eager_request import EagerValue
 from aoti_debug.triage.minify.script_text import IN_EAGER, SCRIPT, ScriptCheck, ScriptSetup, script_text

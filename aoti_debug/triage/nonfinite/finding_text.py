@@ -96,7 +96,8 @@ def _what(run: RunDir, case: NonfiniteCase, trial: OriginTrial | None) -> str:
     is_external, is_shown = root.kind is RootKind.EXTERNAL, trial is not None and bool(trial.is_origin)
     held = f"{special.value} in {name}"
     if is_external:
-        held = f"{special.value} in {root.input}, {kind_of_input(run.manifest, root.input)} of the model"
+        element = f"{root.input}{_at(root.input, trial)}"
+        held = f"{special.value} in {element}, {kind_of_input(run.manifest, root.input)} of the model"
     if not case.becomes_nan:
         what = held
     elif is_external:
@@ -105,6 +106,13 @@ def _what(run: RunDir, case: NonfiniteCase, trial: OriginTrial | None) -> str:
         what = f"{held}, which becomes NaN in {nan}" if is_shown else f"{held}, and NaN in {nan}"
     replay = _replay_of(run, occurrence)
     return f"{what}, in {replay}" if replay else what
+
+
+def _at(name: str, trial: OriginTrial | None) -> str:
+    """The place of the element that runs have shown to do harm, as their first sentence says it: "[3, 7]"; else ""."""
+    said = trial.sentences[0] if trial is not None and trial.is_origin and trial.sentences else ""
+    place = said.removeprefix(name).partition("]")[0]
+    return f"{place}]" if said.startswith(f"{name}[") else ""
 
 
 def _may_be_origin(run: RunDir, case: NonfiniteCase, trial: OriginTrial) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, NONFINITE, FindingKind
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, NONFINITE, UNFINISHED, FindingKind
 
 BUILD_FAILURE = FindingKind(
     "build_failure", "a part of the build fails, crashes or never ends", "BUILD FAILURE", "build failure", "⚒"
@@ -25,7 +25,7 @@ THREADS = FindingKind(
 )
 KINDS = (
     *(CLEAN, INCOMPLETE, BUILD_FAILURE, CONTRACT, HANG, FAULT, RACE, OVERRUN, UNINITIALISED, NONFINITE),
-    *(WRONG_VALUE, REFUSED, DIFFERS, THREADS),
+    *(WRONG_VALUE, REFUSED, DIFFERS, THREADS, UNFINISHED),
 )
 
 

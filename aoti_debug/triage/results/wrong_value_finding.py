@@ -25,6 +25,7 @@ from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.compare.text import (
     alteration_sentences,
+    eager_notes,
     noise_text,
     not_independent,
     output_text,
@@ -53,7 +54,9 @@ def finding_of(comparison: Comparison) -> Finding:
     if kind is not WRONG_VALUE:
         return _clean(comparison)
     found, refusal = _wrong(comparison), comparison.refusal
-    found = replace(found, warnings=(*found.warnings, *(operator.text for operator in comparison.undefined)))
+    found = replace(
+        found, warnings=(*found.warnings, *(one.text for one in (*comparison.undefined, *comparison.inexact)))
+    )
     note = () if refusal is None else (f"eager raises {refusal.error} for these inputs: {refusal.words}",)
     return replace(found, warnings=(*found.warnings, *note))
 
@@ -125,7 +128,8 @@ def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
 def _state(comparison: Comparison) -> Finding:
     """The first state of the model that does not change as the program says.
 
-    Its place is the launch that wrote it last, unless all that this writes is what its own graph says.
+    Its place is the launch that wrote it last, unless all that this writes is what its own graph says; where no launch
+    writes it, the operator that does in the program.
     """
     first, *others = map(state_text, comparison.wrong_states)
     writer = comparison.wrong_states[0].launch
@@ -136,7 +140,12 @@ def _state(comparison: Comparison) -> Finding:
         right = f"{writer} computed what its graph says: the graph is wrong already, or the value is lost after it"
         return Finding(WRONG_VALUE, first, evidence=(right, *others))
     launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
-    return Finding(WRONG_VALUE, first, None if launch is None else place_of(launch), evidence=tuple(others))
+    where = None if launch is None else place_of(launch)
+    if launch is None and comparison.overwriting:
+        lost = comparison.overwriting[0]
+        where = Place(operator=lost.operator, frame=lost.line)
+        others = [*(f"in the program, {operator.text}" for operator in comparison.overwriting), *others]
+    return Finding(WRONG_VALUE, first, where, evidence=tuple(others))
 
 
 def _output(comparison: Comparison) -> Finding:
@@ -170,7 +179,11 @@ def _clean(comparison: Comparison) -> Finding:
     wrong = [error for error in comparison.wrong_outputs if not error.is_noise]
     if wrong:
         notes += (*map(output_text, wrong), *alteration_sentences(comparison))
-    notes += (*(operator.text for operator in comparison.undefined), *_random_notes(comparison))
+    notes += (
+        *(operator.text for operator in comparison.undefined),
+        *eager_notes(comparison),
+        *_random_notes(comparison),
+    )
     if comparison.not_compared[MAX_NAMED:]:
         notes += ("aoti-debug compare tells what else was not compared",)
     return Finding(kind_of(comparison), compared_text(comparison), warnings=notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.triage.public_reports import (
+    alike,
     builds,
     custom,
     given,
@@ -16,6 +17,6 @@ from benchmarks.triage.public_reports.report import Report
 
 REPORTS: dict[str, Report] = {
     report.name: report
-    for module in (given, indices, numbers, nonfinite, builds, custom, healthy, undefined)
+    for module in (given, indices, numbers, nonfinite, builds, custom, healthy, undefined, alike)
     for report in module.REPORTS
 }

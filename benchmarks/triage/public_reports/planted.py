@@ -120,6 +120,64 @@ def _last_of_equal_rows(x: Any, dim: int, index: Any, source: Any, *, alpha: flo
     return _aten("index_put")(x, where, _aten("index.Tensor")(x, where) + alpha * source)
 
 
+def _truncating(right: Function) -> Function:
+    """Floor division as C++ divides integers."""
+    return lambda a, b, rounding_mode=None: right(a, b, rounding_mode="trunc" if rounding_mode else None)
+
+
+def _one_of_two(_: Function) -> Function:
+    def wrong(x: Any, y: Any) -> Any:
+        from torch._inductor.lowering import make_pointwise
+        from torch._inductor.virtualized import ops
+
+        return make_pointwise(lambda a, b: ops.where(ops.gt(a, b), a, b))(x, y)
+
+    return wrong
+
+
+def _halves_up(_: Function) -> Function:
+    return lambda x: _lowered("floor")(_lowered("add.Tensor")(x, 0.5))
+
+
+def _of_32_bits(right: Function) -> Function:
+    """A product whose lower 32 bits alone are kept."""
+
+    def wrong(x: Any, y: Any) -> Any:
+        import torch
+        from torch._inductor.lowering import to_dtype
+
+        product = right(x, y)
+        is_wide = hasattr(product, "get_dtype") and product.get_dtype() == torch.int64
+        return to_dtype(to_dtype(product, torch.int32), torch.int64) if is_wide else product
+
+    return wrong
+
+
+def _exclusive(right: Function) -> Function:
+    return lambda x, *args, **keywords: _lowered("sub.Tensor")(right(x, *args, **keywords), x)
+
+
+def _saturating(right: Function) -> Function:
+    def wrong(x: Any, dtype: Any) -> Any:
+        import torch
+
+        is_byte = dtype == torch.uint8 and x.get_dtype() == torch.int32
+        return right(_lowered("clamp_max")(_lowered("clamp_min")(x, 0), 255) if is_byte else x, dtype)
+
+    return wrong
+
+
+def _prims_lowering(name: str, wrong: Callable[[Function], Function]) -> Plant:
+    def plant() -> None:
+        import torch
+        from torch._inductor.lowering import lowerings
+
+        operator = getattr(torch.ops.prims, name).default
+        lowerings[operator] = wrong(lowerings[operator])
+
+    return plant
+
+
 def _forgotten_state() -> None:
     """Leaves out the update of a buffer."""
     import torch._inductor.config
@@ -169,6 +227,12 @@ PLANTS: dict[str, Plant] = {
     "var without correction": _lowering("var.correction", _uncorrected),
     "shifts by the lowest bits": _lowering("bitwise_left_shift.Tensor", _lowest_bits),
     "reciprocal of the square": _lowering("reciprocal", _of_square),
+    "floor_divide truncates": _lowering("div.Tensor_mode", _truncating),
+    "maximum leaves out NaN": _lowering("maximum", _one_of_two),
+    "halves go up": _lowering("round", _halves_up),
+    "products of 32 bits": _lowering("mul.Tensor", _of_32_bits),
+    "cumsum begins at 0": _lowering("cumsum", _exclusive),
+    "bytes saturate": _prims_lowering("convert_element_type", _saturating),
     "asinh by its formula": _decomposition("asinh", lambda x: (x + (x * x + 1).sqrt()).log()),
     "acosh by its formula": _decomposition("acosh", lambda x: (x + (x * x - 1).sqrt()).log()),
     "sinh by exponentials": _decomposition("sinh", lambda x: (x.exp() - (-x).exp()) * 0.5),

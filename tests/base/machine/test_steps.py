@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -9,12 +12,14 @@ import pytest
 from aoti_debug.base.machine import steps
 from aoti_debug.base.machine.steps import (
     LastDurations,
+    OutOfTime,
     Step,
     StepListener,
     Steps,
     Stopwatch,
     covered,
     since_process_start,
+    time_limit,
 )
 
 
@@ -147,3 +152,38 @@ def test_a_damaged_file_and_a_cache_that_cannot_be_written(cache: Path, monkeypa
     without = LastDurations("work")
     without.remember("step", 2.0)
     assert without.hint("step") == " (last time 2.0 s)"
+
+
+def test_work_that_takes_too_long_is_interrupted() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(OutOfTime), time_limit(0.05):
+        subprocess.run(["sleep", "600"], check=True)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_work_that_is_done_in_time_is_left_alone() -> None:
+    with time_limit(600):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_another_thread_has_no_limit() -> None:
+    done: list[tuple[float, float]] = []
+
+    def work() -> None:
+        with time_limit(0.001):
+            done.append(signal.getitimer(signal.ITIMER_REAL))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [(0.0, 0.0)]
+
+
+def test_the_step_that_runs_is_known() -> None:
+    steps = Steps()
+    with steps.work("check: race"):
+        assert steps.running == "check: race"
+        with steps.step("run, level 2"):
+            assert steps.running == "run, level 2"

@@ -113,4 +113,4 @@ def test_a_mask_and_what_is_handled_are_clean(packages: dict[str, Path], tmp_pat
 def test_an_infinity_in_a_buffer(wrong_weights: Path, tmp_path: Path) -> None:
     finding = triaged(wrong_weights, tmp_path)
     assert origin(finding) == ("shift", 18)
-    assert finding.what.endswith("-Inf in shift, a buffer of the model")
+    assert finding.what.endswith("-Inf in shift[1, 2], a buffer of the model")

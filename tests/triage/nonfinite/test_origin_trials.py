@@ -53,7 +53,7 @@ def test_one_element_is_the_origin(tmp_path: Path) -> None:
         "l.weight[2] is +Inf: with 2 in its place, no NaN leaves the model as output 0 (buf9)",
     )
     finding = nonfinite.finding_of(Dataflow(model.run), found)
-    assert finding.what == "NaN in buf9, from +Inf in l.weight, a weight of the model"
+    assert finding.what == "NaN in buf9, from +Inf in l.weight[2], a weight of the model"
     assert finding.origin is not None
     assert (finding.origin.input, finding.origin.element) == ("l.weight", 2)
 

@@ -34,7 +34,7 @@ from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
-from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TIME_LIMIT, TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.finding_kinds import Infinities
 from aoti_debug.triage.results.ranks_finding import ranks_finding
@@ -97,6 +97,14 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs",
     help="The build hangs if torch takes longer than this to lower the program.",
 )
 @click.option(
+    "--time-limit",
+    metavar="SECONDS",
+    type=options.Seconds(),
+    default=TIME_LIMIT,
+    show_default=True,
+    help="End after this long, with what was found so far; a script may run longer.",
+)
+@click.option(
     "--tries",
     metavar="N",
     type=click.IntRange(min=1),
@@ -131,6 +139,7 @@ def command(
     infinities: str,
     stall: float,
     build_timeout: float,
+    time_limit: float,
     tries: int,
     configs: tuple[str, ...],
     user_code: UserCode,
@@ -191,6 +200,7 @@ def command(
         inductor_configs=options.parse_configs(configs),
         user_code=user_code,
         build_timeout=build_timeout,
+        time_limit=time_limit,
     )
     words = ("aoti-debug", *sys.argv[1:])
     is_core = script is None and core_file.is_core(model)

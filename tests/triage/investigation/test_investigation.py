@@ -1,0 +1,55 @@
+"""Tests of `aoti_debug.triage.investigation.investigation`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from aoti_debug.base.machine.steps import Step, Steps
+from aoti_debug.runs.diagnosis.findings import NONFINITE, UNFINISHED, Finding
+from aoti_debug.triage.investigation.investigation import SoFar, Suspicion
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
+
+OPTIONS = TriageOptions(model=Path("model.pt2"), time_limit=540.0)
+LONGER = "aoti-debug triage model.pt2 --time-limit 2160"
+
+
+def steps_at(name: str) -> Steps:
+    steps = Steps()
+    steps.add(Step("build", 2.0, "3 launch sites, cpu"))
+    steps.running = name
+    return steps
+
+
+def test_time_that_is_over_in_the_build() -> None:
+    outcome = SoFar().outcome(OPTIONS, steps_at("build"))
+    assert outcome.run is None
+    assert outcome.finding.kind == UNFINISHED
+    assert outcome.finding.what == "ended after 9 min 0 s, in: build; the model was not run"
+    assert outcome.finding.warnings == ("build: 3 launch sites, cpu",)
+    assert outcome.finding.next == (LONGER,)
+
+
+def test_time_that_is_over_between_checks() -> None:
+    so_far = SoFar()
+    run: Any = SimpleNamespace(launches=(1, 2, 3))
+    so_far.run, so_far.seen, so_far.left = run, ["no fault", "outputs finite"], ["wrong value", "wrong under threads"]
+    outcome = so_far.outcome(replace(OPTIONS, time_limit=8.0), steps_at("evaluate"))
+    assert outcome.run is run
+    assert outcome.finding.what == (
+        "3 launches: no fault, outputs finite; ended after 8.0 s, in: evaluate; not looked for: wrong value, wrong "
+        "under threads"
+    )
+    assert not outcome.finding.kind.is_fault
+
+
+def test_a_finding_that_was_being_confirmed_is_kept() -> None:
+    so_far = SoFar()
+    diagnosed: Any = SimpleNamespace(run="run")
+    so_far.suspicion = Suspicion(Finding(NONFINITE, "NaN in buf1", warnings=("a note",)), diagnosed)
+    outcome = so_far.outcome(OPTIONS, steps_at("repro, native"))
+    assert (outcome.finding.kind, outcome.finding.what, outcome.run) == (NONFINITE, "NaN in buf1", "run")
+    assert outcome.finding.warnings == ("a note", "not confirmed: ended after 9 min 0 s, in: repro, native")
+    assert outcome.finding.next == (LONGER,)

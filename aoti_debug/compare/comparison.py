@@ -28,7 +28,7 @@ SILENT = "it writes no tensor"
 UNREAD = "an output that no other launch reads is not compared: no node holds it"
 WITHOUT_NODE = "an output is not compared: no node holds it"
 NOT_SELECTED = "it was not selected"
-OPEN_IN_EAGER = "whose own result is not exact or not defined"
+OPEN_IN_EAGER = "with more than eager, whose own result is not exact or not defined"
 NO_PROGRAM = "a compiled package without its program"
 RANDOM_NUMBERS = "random numbers"  # how the reason begins where a launch draws them
 _NO_EVALUATION = " has no evaluation of its own"  # how it ends for a higher-order operator, whose name comes before
@@ -311,9 +311,7 @@ class Comparison(ProgramResult):
         is_equal = bool(self.outputs) and not found and all(error.is_nearly_equal for error in self.outputs)
         if not is_equal:
             found += dict.fromkeys(_name_of(row) for row in self.rows if row.leaves_open)
-        found += [
-            f"{one.operator} ({one.node}) with more than eager, {OPEN_IN_EAGER}" for one in self.inexact if one.is_open
-        ]
+        found += [f"{one.operator} ({one.node}) {OPEN_IN_EAGER}" for one in self.inexact if one.is_open]
         if not found and not self.outputs and not self.coverage.compared and self.coverage.launches:
             found.append("any launch")
         return tuple(found)

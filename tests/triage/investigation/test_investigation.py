@@ -47,9 +47,10 @@ def test_time_that_is_over_between_checks() -> None:
 
 def test_a_finding_that_was_being_confirmed_is_kept() -> None:
     so_far = SoFar()
-    diagnosed: Any = SimpleNamespace(run="run")
+    run: Any = SimpleNamespace(launches=())
+    diagnosed: Any = SimpleNamespace(run=run)
     so_far.suspicion = Suspicion(Finding(NONFINITE, "NaN in buf1", warnings=("a note",)), diagnosed)
     outcome = so_far.outcome(OPTIONS, steps_at("repro, native"))
-    assert (outcome.finding.kind, outcome.finding.what, outcome.run) == (NONFINITE, "NaN in buf1", "run")
+    assert (outcome.finding.kind, outcome.finding.what, outcome.run) == (NONFINITE, "NaN in buf1", run)
     assert outcome.finding.warnings == ("a note", "not confirmed: ended after 9 min 0 s, in: repro, native")
     assert outcome.finding.next == (LONGER,)

@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import re
 import runpy
 import select
 import signal
@@ -31,6 +32,11 @@ HANG_SECONDS = 120.0  # a launch is given this long
 Message = tuple[str, ...]
 Text = Literal["through", "kept", "echoed"]
 _FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)  # those that buffer what is written
+
+
+# Each thread of a GPU that fails an assertion says so in a line.
+_ASSERTION = re.compile(rb".*: block: \[[\d,]+\], thread: \[[\d,]+\] (Assertion `.*` failed)\.?\s*")
+_LINGERING = 1.0  # seconds that what a child has started may go on to write
 
 
 class ReplayReport:
@@ -128,6 +134,7 @@ def run_child(
     environment: Mapping[str, str] | None = None,
     text: Text = "through",
     seconds: float | None = None,
+    folds: bool = False,
 ) -> ChildExit:
     """Runs this script once more, in a process of its own.
 
@@ -140,22 +147,29 @@ def run_child(
         text: its output is inherited ("through"); or captured, standard error with it ("kept"); or its standard output
             is written to this process's `sys.stdout` ("echoed").
         seconds: how long its launch may take, `math.inf` for any time; None: HANG_SECONDS.
+        folds: of the threads of a GPU that fail the same assertion, the first is printed, and how many follow. Not with
+            text="kept".
     """
     reader, writer = os.pipe()
+    errors, errors_writer = os.pipe() if folds else (None, None)
     words = [*options, "--report", str(writer)]
     sys.stdout.flush()
     sys.stderr.flush()
     if before or environment or not _can_fork():
-        child = _start(before, words, environment or {}, text, writer)
+        child = _start(before, words, environment or {}, text, writer, errors_writer)
     else:
-        child = _fork(words, text, reader)
+        child = _fork(words, text, reader, errors_writer)
     os.close(writer)
+    if errors_writer is not None:
+        os.close(errors_writer)
     patience = HANG_SECONDS if seconds is None else seconds
-    messages, written, hung = _listen(reader, child.output, patience, echoes=text == "echoed")
+    messages, written, hung = _listen(reader, child.output, errors, patience, echoes=text == "echoed")
     if hung:
         os.kill(child.pid, signal.SIGKILL)
     code = child.wait()
     os.close(reader)
+    if errors is not None:
+        os.close(errors)
     return ChildExit(messages, code, hung, written)
 
 
@@ -174,7 +188,12 @@ class _Child:
 
 
 def _start(
-    before: Sequence[str], words: Sequence[str], environment: Mapping[str, str], text: Text, writer: int
+    before: Sequence[str],
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    text: Text,
+    writer: int,
+    errors: int | None,
 ) -> _Child:
     isolated = ["-I"] if sys.flags.isolated else []
     child = subprocess.Popen(
@@ -182,7 +201,7 @@ def _start(
         pass_fds=[writer],
         env={**os.environ, **environment},
         stdout=None if text == "through" else subprocess.PIPE,
-        stderr=subprocess.STDOUT if text == "kept" else None,
+        stderr=subprocess.STDOUT if text == "kept" else errors,
     )
 
     def wait() -> int:
@@ -220,12 +239,15 @@ def _can_fork() -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _fork(words: Sequence[str], text: Text, reader: int) -> _Child:
+def _fork(words: Sequence[str], text: Text, reader: int, errors: int | None) -> _Child:
     """Forks a child that runs this script with other options."""
     output, output_writer = (None, None) if text == "through" else os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
+        if errors is not None:
+            os.dup2(errors, 2)
+            os.close(errors)
         if output is not None and output_writer is not None:
             os.close(output)
             os.dup2(output_writer, 1)
@@ -276,19 +298,58 @@ def _exit_code(script: str) -> int:
     return 0
 
 
-def _listen(reader: int, written: int | None, seconds: float, *, echoes: bool) -> tuple[tuple[Message, ...], str, bool]:
+class _Errors:
+    """Writes the standard error of a child to that of this process; equal assertions of a GPU's threads once."""
+
+    def __init__(self) -> None:
+        self._times: dict[bytes, int] = {}
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            failed = _ASSERTION.fullmatch(line)
+            if failed is not None:
+                self._times[failed[1]] = self._times.get(failed[1], 0) + 1
+            if failed is None or self._times[failed[1]] == 1:
+                self._print(line + b"\n")
+
+    def end(self) -> None:
+        if self._rest:
+            self._print(self._rest + b"\n")
+        for assertion, times in self._times.items():
+            others = f"{times - 1} more thread{'s' if times > 2 else ''}"
+            if times > 1:
+                self._print(f"{others}: {assertion.decode(errors='replace')}\n".encode())
+
+    def _print(self, data: bytes) -> None:
+        sys.stderr.write(data.decode(errors="replace"))
+        sys.stderr.flush()
+
+
+def _listen(
+    reader: int, written: int | None, errors: int | None, seconds: float, *, echoes: bool
+) -> tuple[tuple[Message, ...], str, bool]:
     """Returns the child's messages, its captured text, which it may also echo, and True if the child hangs."""
-    received: dict[int, bytes] = {reader: b""} | ({} if written is None else {written: b""})
+    received = {descriptor: b"" for descriptor in (reader, written, errors) if descriptor is not None}
     open_ones = set(received)
+    standard_error = _Errors()
     deadline = math.inf
     hung = False
     while open_ones and not hung:
         remaining = None if deadline == math.inf else max(deadline - time.monotonic(), 0)
+        if open_ones == {errors}:  # the child has ended, or is about to
+            remaining = _LINGERING
         ready = select.select(sorted(open_ones), [], [], remaining)[0]
+        if not ready and open_ones == {errors}:
+            break
         hung = not ready
         for descriptor in ready:
             data = os.read(descriptor, 65536)
-            received[descriptor] += data
+            if descriptor == errors:
+                standard_error.write(data)
+            else:
+                received[descriptor] += data
             if descriptor == written and echoes:
                 sys.stdout.write(data.decode(errors="replace"))
                 sys.stdout.flush()
@@ -296,5 +357,6 @@ def _listen(reader: int, written: int | None, seconds: float, *, echoes: bool) -
                 open_ones.discard(descriptor)
         if deadline == math.inf and b"\n" in received[reader]:
             deadline = time.monotonic() + seconds
+    standard_error.end()
     messages = tuple(tuple(json.loads(line)) for line in received[reader].splitlines() if line.endswith(b"]"))
     return messages, received.get(written or -1, b"").decode(errors="replace"), hung

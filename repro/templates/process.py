@@ -124,7 +124,12 @@ def _in_child(job: Job, options: Options, report: ReplayReport) -> int:
         print(f"recorded: {job.fault}", flush=True)
     words = [*options.words(), *_mode_words(options)]
     hangs = bool(job.fault) and options.backend not in SLOW
-    ended = run_child(words, text="echoed" if options.evidence else "through", seconds=None if hangs else math.inf)
+    ended = run_child(
+        words,
+        text="echoed" if options.evidence else "through",
+        seconds=None if hangs else math.inf,
+        folds=bool(job.cuda_devices),
+    )
     report.add_child(ended)
     if ended.failed:
         when = "failed" if ended.began else "failed before the launch"

@@ -41,6 +41,21 @@ class CalledPackage:
 
 
 @dataclass(frozen=True)
+class OtherPackage:
+    """A package that was not looked into.
+
+    Attributes:
+        package: with the weights that the script had given it in its last call.
+        inputs: of that call.
+        has_other_weights: it has not these weights, as they were not kept.
+    """
+
+    package: Path
+    inputs: Path
+    has_other_weights: bool
+
+
+@dataclass(frozen=True)
 class FailedCall:
     """A call to look into.
 
@@ -51,7 +66,7 @@ class FailedCall:
         why: what is known of the call: "its results are not finite".
         is_not_finite: its results are not finite, and the script went on.
         has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
-        others: where nothing was seen in any package, the other ones, each with the inputs of its last call.
+        others: where nothing was seen in any package, the other ones.
     """
 
     run: RunDir
@@ -61,7 +76,7 @@ class FailedCall:
     why: str
     is_not_finite: bool = False
     has_other_weights: bool = False
-    others: tuple[tuple[Path, Path], ...] = ()
+    others: tuple[OtherPackage, ...] = ()
 
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
@@ -108,11 +123,9 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
     assert chosen.package is not None
     package = chosen.package
     inputs = None if call is None else _written(call, package, chosen.run.path)
-    changes = () if call is None else kept_weights.of_call(call.file.parent, call.number)
-    is_alone = manifest_beside(package).exists()  # and loaded as it is
-    if call is not None and changes and not is_alone:
-        output = package.with_name(f"{package.stem}-call-{call.number}{package.suffix}")
-        package = kept_weights.with_weights(package, changes, output)
+    has_other_weights = False
+    if call is not None:
+        package, has_other_weights = _with_weights(package, call)
     return FailedCall(
         run=chosen.run,
         package=package,
@@ -120,19 +133,33 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         inputs=inputs,
         why=why,
         is_not_finite=call is not None and call.file.name == NOT_FINITE,
-        has_other_weights=changes is None or bool(changes and is_alone),
+        has_other_weights=has_other_weights,
         others=() if _evidence(chosen) else _others(known, chosen),
     )
 
 
-def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[tuple[Path, Path], ...]:
+def _with_weights(package: Path, call: KeptCall) -> tuple[Path, bool]:
+    """A package with the weights that the script had given it in a call, and True if it has others in spite of that."""
+    changes = kept_weights.of_call(call.file.parent, call.number)
+    is_alone = manifest_beside(package).exists()  # and loaded as it is
+    if changes is None or is_alone:
+        return package, changes is None or bool(changes)
+    if not changes:
+        return package, False
+    output = package.with_name(f"{package.stem}-call-{call.number}{package.suffix}")
+    return kept_weights.with_weights(package, changes, output), False
+
+
+def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[OtherPackage, ...]:
     """The other packages with the inputs of their last calls, which are written into their run directories."""
     by_package = {one.package: one for one in reversed(known) if one.package != chosen.package}
     found = []
     for package, one in reversed(by_package.items()):
         call = _last(one.calls)
         if package is not None and call is not None:
-            found.append((package, _written(call, package, one.run.path)))
+            inputs = _written(call, package, one.run.path)
+            given, has_other_weights = _with_weights(package, call)
+            found.append(OtherPackage(given, inputs, has_other_weights))
     return tuple(found)
 
 

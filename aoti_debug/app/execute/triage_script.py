@@ -124,11 +124,16 @@ def _with_other_packages(finding: Finding, failed: FailedCall) -> Finding:
     if not failed.others:
         return finding
     commands = [
-        shlex.join(["aoti-debug", "triage", word_of(package), "--inputs", word_of(inputs)])
-        for package, inputs in failed.others
+        shlex.join(["aoti-debug", "triage", word_of(other.package), "--inputs", word_of(other.inputs)])
+        for other in failed.others
     ]
-    note = f"{wording.pluralize(len(commands), 'other package')} of the script: not looked into"
-    return replace(finding, warnings=(note, *finding.warnings), next=(*finding.next, *commands))
+    notes = [f"{wording.pluralize(len(commands), 'other package')} of the script: not looked into"]
+    if changed := [other.package.name for other in failed.others if other.has_other_weights]:
+        notes.append(
+            f"the script had replaced weights of {wording.join_truncated(changed, 3)}, which were not kept: the "
+            "command has those of the package"
+        )
+    return replace(finding, warnings=(*notes, *finding.warnings), next=(*finding.next, *commands))
 
 
 def _is_model(path: Path) -> bool:

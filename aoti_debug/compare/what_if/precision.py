@@ -36,6 +36,7 @@ from aoti_debug.compare.what_if.rounding import (
 )
 from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import ModelCalls, check_inputs
 from aoti_debug.runs.run.protocol import PRELOADED
@@ -256,7 +257,7 @@ class _Rounding:
         with self._steps.step(f"round each {self._options.by.value}") as note:
             for number, part in enumerate(parts):
                 after = session.silently(f"part {number}", instructions[part.name])
-                require_end(after.run, self._options.model, f"{part.name} rounded")
+                self._require_end(after.run, f"{part.name} rounded")
                 found.append(
                     RoundedPart(
                         part=part,
@@ -270,6 +271,10 @@ class _Rounding:
                 self._steps.advance(number + 1, len(parts))
             note.text = wording.pluralize(len(parts), "run")
         return found
+
+    def _require_end(self, run: RunDir, name: str) -> None:
+        """As `require_end`; a triage, which rounds nothing, might find nothing."""
+        require_end(run, self._options.model, name, suggested_commands.show(run))
 
     def _dtypes(self, part: ModelPart) -> tuple[str, ...]:
         rounded = (argument for launch in part.launches for _, argument in roundings(launch, self._target))
@@ -295,7 +300,7 @@ class _Rounding:
         def trial(kept: int) -> RoundedParts:
             rounds = [round_ for name in ranking[kept:] for round_ in instructions[name]]
             after = session.again(f"all but {kept}" if kept else "all", rounds)
-            require_end(after.run, self._options.model, f"all but {kept} rounded" if kept else "all rounded")
+            self._require_end(after.run, f"all but {kept} rounded" if kept else "all rounded")
             return RoundedParts(tuple(ranking[:kept]), effects(after.outputs, before.outputs))
 
         found = trial(0)

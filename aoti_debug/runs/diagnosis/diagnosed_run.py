@@ -95,12 +95,13 @@ def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue | None]:
     return (diagnosed if diagnosed.verdict is None else diagnosed.with_rescued_tensors()), result
 
 
-def require_end(run: RunDir, model: Path, name: str = "") -> None:
+def require_end(run: RunDir, model: Path, name: str = "", command: str = "") -> None:
     """Checks that a run of a model has ended well.
 
     Args:
         model: that the user has named, or the directory of a run of it.
         name: of the run, where there are several; "" for the only one.
+        command: that looks into it; "" for the triage of the model with the inputs of the run.
 
     Raises:
         ModelFaultError: it has not. The error names the launch, as far as it is known, and what looks into it.
@@ -116,5 +117,5 @@ def require_end(run: RunDir, model: Path, name: str = "") -> None:
         what = verdict.headline if verdict.launch is None else f"{verdict.launch.id}: {verdict.headline}"
     which = f" ({name})" if name else ""
     package = model if model.suffix == ".pt2" else run.package
-    command = suggested_commands.show(run) if package is None else suggested_commands.triage(run, package)
-    raise ModelFaultError(f"{model.name} does not end well{which}: {what}", hint=command)
+    own = suggested_commands.show(run) if package is None else suggested_commands.triage(run, package)
+    raise ModelFaultError(f"{model.name} does not end well{which}: {what}", hint=command or own)

@@ -42,7 +42,7 @@ def _watchpoint_lines(watchpoint: Watchpoint, width: int) -> list[str]:
     looked = f"looked at {wording.pluralize(watchpoint.evaluated, 'time')}"
     times = wording.pluralize(watchpoint.hits, "hit") if watchpoint.hits else "no hit"
     if watchpoint.unread:
-        looked += f"; {wording.pluralize(watchpoint.unread, 'time')} the values could not be read"
+        looked += f"; could not be read {wording.pluralize(watchpoint.unread, 'more time')}"
     lines = terminal_cells.fitted(f"WATCH {watchpoint.text}: {times}, {looked}", width)
     for hit in watchpoint.recorded[:_SHOWN]:
         lines.append(terminal_cells.shorten_middle(f"  {hit_text(hit)}", width))

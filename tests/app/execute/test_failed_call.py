@@ -96,14 +96,18 @@ def test_where_nothing_was_seen_the_other_packages_are_named(tmp_path: Path) -> 
     second = package(tmp_path / "b", ended(tmp_path / "of_b", returned, exit_=clean))
     found = chosen(first, second)
     assert found.run == first.run
-    ((other, inputs),) = found.others
-    assert other == second.package
+    (left,) = found.others
+    other, inputs = left.package, left.inputs
+    assert (other, left.has_other_weights) == (second.package, False)
     assert torch.equal(torch.load(inputs)[0], torch.ones(2))
     finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), found)
     assert finding.warnings == ("1 other package of the script: not looked into",)
     command = f"aoti-debug triage {word_of(other)} --inputs {word_of(inputs)}"
     assert finding.next == (command,)
     assert finding_lines(finding, 300)[-1] == f"  next     {command}"
+    changed = replace(found, others=(replace(left, has_other_weights=True),))
+    finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), changed)
+    assert finding.warnings[1].startswith("the script had replaced weights of a.pt2, which were not kept")
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
 

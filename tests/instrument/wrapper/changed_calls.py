@@ -43,6 +43,17 @@ _STATEMENT = re.compile(
 )
 
 
+_GUARD = "_aoti_current_stream_guard"
+
+
+def _may_enter_stream_1(text: str, offset: int) -> bool:
+    """True where a guard of this stream is what Inductor could have written: none is in force."""
+    begin = text.rfind("::run_impl(", 0, offset)
+    before = text[max(begin, 0) : offset]
+    is_free = before.rfind(f"{_GUARD}.reset()") >= before.rfind(f"{_GUARD} = ")
+    return is_free and f"{_GUARD};" in before and "stream1 = _aoti_aux_stream_cache" in before
+
+
 @registered_in(EDITS, ALL)
 def launch_from_elsewhere(wrapper: Wrapper, rng: random.Random) -> Variant | None:
     """From a lambda, from a loop, or on another stream."""
@@ -52,6 +63,8 @@ def launch_from_elsewhere(wrapper: Wrapper, rng: random.Random) -> Variant | Non
         return None
     statement = rng.choice(found)
     line, around = wrapper.line(statement.start("statement")), rng.choice(STATEMENTS)
+    if around.startswith(_GUARD) and _may_enter_stream_1(wrapper.text, statement.start()):
+        return None
     text = edited(wrapper.text, [(*statement.span("statement"), around.format(statement["statement"]))])
     function = next(site.function for site in wrapper.analysis.sites if site.line == line)
     later = [s.line for s in wrapper.analysis.sites if s.function == function and s.line > line]

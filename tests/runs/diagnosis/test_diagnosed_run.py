@@ -40,6 +40,9 @@ def test_a_command_that_needs_the_end_names_the_launch_and_the_triage(tmp_path: 
     with pytest.raises(ModelFaultError) as raised:
         require_end(opened, opened.path)
     assert raised.value.hint == f"aoti-debug show --run {opened.path}"  # its package is gone
+    with pytest.raises(ModelFaultError) as raised:
+        require_end(opened, Path("m.pt2"), "all rounded", "aoti-debug show --run there")
+    assert raised.value.hint == "aoti-debug show --run there"
 
 
 def test_a_run_that_ended_well_is_no_fault(tmp_path: Path) -> None:

@@ -55,6 +55,6 @@ def test_values_that_could_not_be_read_are_not_values_that_are_fine(tmp_path: Pa
     journal.watch_count(hits=0, evaluated=4, unread=2)
     path = run_directory(tmp_path, make_manifest(site("triton_0", arg("buf0"))), journal)
     run = rundir.open_run(path)
-    assert watch_lines(run, 200) == ["WATCH buf0: nan: no hit, looked at 4 times; 2 times the values could not be read"]
+    assert watch_lines(run, 200) == ["WATCH buf0: nan: no hit, looked at 4 times; could not be read 2 more times"]
     (document,) = watch_document(run)
     assert (document["evaluated"], document["unread"]) == (4, 2)

@@ -1,4 +1,4 @@
-"""What happened in a run: its calls and launches, which are made from the journal when they are asked for; its faults.
+"""The calls and launches of a run, made from the journal when they are asked for; its faults, notes and watchpoints.
 
 The timeline joins the journal with the manifest's sites.
 """

@@ -262,6 +262,7 @@ class ElementTrace:
             exact=self._exact(node, place),
             operands=tuple(operands),
             reduces=any(operand.count > 1 for operand in operands),
+            sizes=tuple(str(argument) for argument in node.args if _is_size(argument)),
         )
 
     def _integer(self, node: Node, name: str, result: torch.Tensor, place: ElementPlace) -> Operand | None:
@@ -291,6 +292,11 @@ class ElementTrace:
             return "nan"
         result = value[place.part] if place.part >= 0 else value
         return str(float(result.reshape(-1)[place.element]))
+
+
+def _is_size(argument: Any) -> bool:
+    is_list = isinstance(argument, list | tuple) and len(argument) > 1
+    return is_list and all(isinstance(item, int) and not isinstance(item, bool) for item in argument)
 
 
 def _step(source: ElementSource, number: float) -> ElementPlace | None:

@@ -52,6 +52,7 @@ class Made:
         value: "nan", "inf", "-inf".
         exact: what the operator gives for the same operands in float64.
         reduces: several elements of an operand count.
+        sizes: the arguments of several integers, as a window, as text: "[3, 3]".
     """
 
     node: str
@@ -62,6 +63,7 @@ class Made:
     exact: str
     operands: tuple[Operand, ...]
     reduces: bool
+    sizes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

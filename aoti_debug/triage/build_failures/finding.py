@@ -101,6 +101,7 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     graph = "exported program" if position.stage is BuildStage.TRACING else "graph that Inductor lowers"
     of = f"{code}{nodes_text(names)} of the {graph}: " if names else ""
     yield f"{of}{_HOW[failure.ending]}"
+    yield from _sizes(failure, blamed)
     if len(position.nodes) > 1:
         yield f"the kernel computes {wording.join_truncated(list(_operators(failure)), _MAX_OPERATORS)}"
     yield from replay.evidence
@@ -109,6 +110,17 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     own = next((frame for frame in failure.stack if is_of_user(frame)), None)
     if own is not None and own != failure.stack[0]:
         yield f"innermost frame outside of installed packages: {own}"
+
+
+def _sizes(failure: BuildFailure, blamed: Position) -> Iterator[str]:
+    """Yields a sentence on the numbers that the operator to blame is called with, where there are lists of them."""
+    reference = failure.reference
+    graph = None if reference is None else reference.graph(blamed.graph, blamed.function)
+    node = None if graph is None else graph.by_name.get(blamed.node)
+    sizes = [str(item) for item in (() if node is None else node.args) if isinstance(item, list) and item]
+    numbers = [text for text in sizes if not text.strip("[]0123456789-., ")]
+    if numbers:
+        yield f"{blamed.name} is called with {wording.comma_separated(numbers)}"
 
 
 def _operators(failure: BuildFailure) -> Iterator[str]:

@@ -36,6 +36,7 @@ def _computation(made: Made) -> str:
     if made.reduces or not values:
         rows = "; ".join(_row(operand) for operand in made.operands if operand.count > 1)
         text = f"{name} of {rows}" if rows else name
+        text += f", with {', '.join(made.sizes)}," if made.sizes else ""
         return (
             overflow_text(f"{text} is {exact:.6g}", made.dtype) if math.isfinite(exact) else f"{text} is {made.value}"
         )
@@ -118,7 +119,7 @@ def with_origin(finding: Finding, located: LocatedOrigin) -> Finding:
         input_first = finding.evidence[:SHOWN]
         evidence = (*input_first, *sentences, *finding.evidence[SHOWN:])
         return replace(finding, where=place, evidence=evidence)
-    what = f"{finding.what}: {words(made)}"
+    what = f"{finding.what}, made by {made.operator}" if made.reduces else f"{finding.what}: {words(made)}"
     return replace(finding, what=what, where=where, origin=place, evidence=(*sentences, *finding.evidence))
 
 

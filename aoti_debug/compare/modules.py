@@ -12,6 +12,7 @@ from aoti_debug.package.manifest import Provenance, Site
 from aoti_debug.runs.rundir.timeline import Launch
 
 WHOLE = "(model)"  # the part of launches of which no module is known
+_ROOT = "L['self']"  # the path that torch gives the model itself
 _MAX_FUSED = 6  # are named
 
 
@@ -44,6 +45,15 @@ def module_at(provenance: Provenance, depth: int | None) -> str:
         depth: the number of names of the path; None for as many as there are.
     """
     return _cut(provenance.modules[-1], depth) if provenance.modules else WHOLE
+
+
+def module_of_path(path: str, depth: int | None) -> str:
+    """The part of a model that a path of a module is of; WHOLE for the path of the model itself.
+
+    Args:
+        depth: see `module_at`.
+    """
+    return _cut(path, depth) if path and path != _ROOT else WHOLE
 
 
 def _cut(path: str, depth: int | None) -> str:

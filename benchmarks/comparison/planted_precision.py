@@ -1,11 +1,12 @@
 """Plants a module that needs its precision among ordinary ones, and has `aoti-debug precision` rank them.
 
-usage: python -m benchmarks.comparison.planted_precision [--to DTYPE] [--folder DIR] [KIND ...]
+usage: python -m benchmarks.comparison.planted_precision [--to DTYPE] [--build] [--folder DIR] [KIND ...]
 
 Each model has five modules of which one is planted: a softmax of large logits, a sum of terms that cancel, and others.
 It is found if it is the first of the ranking. Beside the change of the output with all modules rounded at once stands
 that of the same model in this dtype (weights, inputs and operators), in eager on the same inputs, where torch has its
-operators; then what the proposal keeps, and the change that is left. Prints a Markdown table. Exit code 1: one was not
+operators; then what the proposal keeps, and the change that is left; with `--build` also that of the program with casts
+in the other modules, built. Prints a Markdown table. Exit code 1: one was not
 first.
 """
 
@@ -112,6 +113,7 @@ class Row:
         errors: their changes of the output.
         at_once, real: the change with all rounded, and that of the model in this dtype in eager; None if it has none.
         kept: what the proposal keeps; None without one.
+        left, built: the change that the proposal leaves, and that of the program with casts; None without a build.
     """
 
     kind: str
@@ -121,6 +123,7 @@ class Row:
     real: float | None
     kept: tuple[str, ...] | None
     left: float
+    built: float | None
     seconds: float
 
 
@@ -128,11 +131,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=["", *KINDS])
     parser.add_argument("--to", default="bfloat16")
+    parser.add_argument("--build", action="store_true", help="also build the proposal")
     parser.add_argument("--folder", type=Path, help="where the programs and the runs are kept")
     options = parser.parse_args()
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="aoti-debug-precision-"))).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [_measured(number, kind, options.to, folder) for number, kind in enumerate(options.kinds)]
+    rows = [
+        _measured(number, kind, options.to, folder, ["--build"] * options.build)
+        for number, kind in enumerate(options.kinds)
+    ]
     cells = [
         (
             row.kind or "none",
@@ -142,25 +149,36 @@ def main() -> int:
             "-" if row.real is None else f"{row.real:.2g}",
             "all" if row.kept is None else ", ".join(row.kept) or "none",
             f"{row.left:.2g}",
+            "-" if row.built is None else f"{row.built:.2g}",
             f"{row.seconds:.0f}",
         )
         for row in rows
     ]
-    heads = ("planted", "first", "first and second error", "all at once", "in eager", "kept", "left", "seconds")
+    heads = (
+        "planted",
+        "first",
+        "first and second error",
+        "all at once",
+        "in eager",
+        "kept",
+        "left",
+        "built",
+        "seconds",
+    )
     table(heads, cells)
     found = sum(row.ranking[0] == "planted" for row in rows if row.kind)
     print(f"\n{found} of {sum(bool(row.kind) for row in rows)} first")
     return int(found < sum(bool(row.kind) for row in rows))
 
 
-def _measured(number: int, kind: str, dtype: str, folder: Path) -> Row:
+def _measured(number: int, kind: str, dtype: str, folder: Path, more: list[str]) -> Row:
     torch.manual_seed(number)
     planted = Planted(*KINDS[kind]) if kind else None
     model, x = Model(planted, number % 5).eval(), torch.randn(ROWS, WIDTH)
     program = folder / f"{number}.pt2"
     with torch.no_grad():
         torch.export.save(torch.export.export(model, (x,)), program)
-    command = ["precision", str(program), "--to", dtype, "--depth", "1", "--json", "--out", str(folder / "runs")]
+    command = ["precision", str(program), "--to", dtype, "--depth", "1", "--json", "--out", str(folder / "runs"), *more]
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "aoti_debug", *command],
@@ -181,6 +199,7 @@ def _measured(number: int, kind: str, dtype: str, folder: Path) -> Row:
         _real(model, x, getattr(torch, dtype)),
         None if proposal is None else tuple(proposal["kept"]),
         0.0 if proposal is None else float(proposal["error"]),
+        None if not found["built"] or found["built"]["failure"] else float(found["built"]["error"]),
         time.monotonic() - began,
     )
 

@@ -64,3 +64,23 @@ def test_a_model_in_bfloat16_is_rounded_to_float8(tmp_path: Path) -> None:
     assert {dtype for part in found["parts"] for dtype in part["dtypes"]} <= {"bfloat16", "float32"}
     assert all(0.001 < part["error"] < 0.2 for part in found["parts"])
     assert found["proposal"] is None  # three bits of a fraction are not enough anywhere
+
+
+@pytest.mark.parametrize("to", ["bfloat16", "float8_e4m3fn"])
+def test_a_proposal_is_confirmed_by_a_build(tmp_path: Path, to: str) -> None:
+    torch.manual_seed(0)
+    model, x = Layers().eval().cuda(), torch.randn(16, 64, device="cuda")
+    program = tmp_path / "model.pt2"
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, (x,)), program)
+    words = ["--to", to, "--tolerance", "0.3", "--build", "--out", str(tmp_path / "replays"), "--json"]
+    result = CliRunner().invoke(group, ["precision", str(program), *words])
+    assert result.exit_code == 0, result.output
+    built = json.loads(result.stdout)["built"]
+    assert (built["failure"], built["left"]) == (None, [])
+    assert {"first", "norm", "second"} <= set(built["modules"])
+    assert 1e-4 < built["error"] < 0.3
+    narrow = torch.export.load(built["program"]).module()(x)
+    expected = model(x)
+    eager = float((narrow - expected).norm() / expected.norm())
+    assert built["error"] / 4 < eager < built["error"] * 4

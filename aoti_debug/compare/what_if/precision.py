@@ -25,6 +25,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
+from aoti_debug.compare.what_if.cast_program import BuiltProposal, CastRequest, built_with_casts
 from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
 from aoti_debug.compare.what_if.rounding import (
     Headroom,
@@ -36,6 +37,8 @@ from aoti_debug.compare.what_if.rounding import (
 )
 from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import ModelCalls, check_inputs
@@ -57,6 +60,7 @@ class PrecisionOptions(ModelCalls):
         tolerance: the largest relative error of an output that a proposal may make.
         random_inputs: the seed of inputs to make; None to take given ones.
         inductor_configs: as for `build`.
+        builds: also build an exported program with casts in the modules of the proposal, and run it.
         out: the directory in which the directory of the runs is made.
     """
 
@@ -67,6 +71,7 @@ class PrecisionOptions(ModelCalls):
     tolerance: float = TOLERANCE
     random_inputs: int | None = None
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
+    builds: bool = False
     out: Path = field(default_factory=ResultKind.REPLAYS.place)
 
 
@@ -122,6 +127,7 @@ class RoundedModel:
         noise: the change of the outputs from one run to the next without any rounding.
         runs: the number of runs that it took.
         directory: with the runs.
+        built: the proposal as a build; None if none was asked for, or nothing may be rounded.
     """
 
     run: RunDir
@@ -134,6 +140,7 @@ class RoundedModel:
     noise: float
     runs: int
     directory: Path
+    built: BuiltProposal | None = None
 
     @property
     def whole(self) -> RoundedParts:
@@ -145,6 +152,14 @@ class RoundedModel:
         """The run within the tolerance that keeps the fewest parts; None if all would have to be kept."""
         within = [trial for trial in self.trials if trial.error <= self.tolerance]
         return min(within, key=lambda trial: len(trial.kept), default=None)
+
+    @property
+    def is_fine(self) -> bool:
+        """True if all parts may be rounded, and a build with casts, if there is one, says so too."""
+        proposal, built = self.proposal, self.built
+        if proposal is None or proposal.kept:
+            return False
+        return built is None or (not built.failure and built.error <= self.tolerance)
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -180,6 +195,10 @@ def _target(options: PrecisionOptions) -> FloatFormat:
     if not options.tolerance > 0:  # also for NaN
         raise UsageError(f"--tolerance {options.tolerance:g} is not greater than 0", hint="as --tolerance 0.01")
     check_inputs(options.inputs, options.random_inputs)
+    if options.builds and options.by is not PartedBy.MODULE:
+        raise UsageError("a program has casts in modules, not in launches", hint="--build without --by launch")
+    if options.builds and archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
+        raise UsageError(f"{options.model} is no exported program: it cannot be changed", hint="without --build")
     return FLOAT_FORMATS[options.to]
 
 
@@ -201,7 +220,7 @@ class _Rounding:
         require_end(again.run, self._options.model)
         rounded = self._each(session, before, touched, instructions)
         rounded.sort(key=lambda part: part.error, reverse=True)
-        return RoundedModel(
+        found = RoundedModel(
             run=before.run,
             target=self._target,
             by=self._options.by,
@@ -213,6 +232,11 @@ class _Rounding:
             runs=session.runs,
             directory=self._folder,
         )
+        proposal = found.proposal
+        if not self._options.builds or proposal is None:
+            return found
+        built = self._built_with_casts(session, before, proposal.kept, parts)
+        return replace(found, built=built, runs=session.runs + 1)
 
     def _baseline(self) -> tuple[ReplaySession, SubstitutedRun]:
         """The run of the model as it is, at level 1."""
@@ -241,6 +265,27 @@ class _Rounding:
         )
         has_inputs = options.inputs is not None or options.random_inputs is not None
         return instrumented(options.model, building, self._steps, has_inputs=has_inputs)
+
+    def _built_with_casts(
+        self, session: ReplaySession, before: SubstitutedRun, kept: Sequence[str], parts: Sequence[ModelPart]
+    ) -> BuiltProposal:
+        """The program with casts in the modules that are not kept.
+
+        A module whose only launches count for a kept one is kept as well: it was not rounded.
+        """
+        options, code = self._options, self._options.user_code
+        own = {part.name for part in parts}
+        beside = [name for part in parts if part.name in kept for name in part.also if name not in own]
+        request = CastRequest(
+            program=str(options.model),
+            to=self._target.name,
+            kept=(*kept, *beside),
+            depth=options.depth,
+            output=str(self._folder / f"{self._target.name}.pt2"),
+            imports=code.imports,
+            libraries=tuple(map(str, code.libraries)),
+        )
+        return built_with_casts(request, session, before, options.inductor_configs)
 
     def _instructions(self, part: ModelPart) -> list[Round]:
         return [round_ for launch in part.launches for round_, _ in roundings(launch, self._target)]

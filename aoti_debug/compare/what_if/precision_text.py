@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aoti_debug.base import terminal_cells, wording
@@ -10,6 +10,7 @@ from aoti_debug.base.terminal_cells import Cell, Column
 from aoti_debug.compare.measure.output_errors import decibels
 from aoti_debug.compare.modules import fused_note
 from aoti_debug.compare.text import short
+from aoti_debug.compare.what_if.cast_program import BuiltProposal
 from aoti_debug.compare.what_if.precision import RoundedModel, RoundedPart, RoundedParts
 from aoti_debug.compare.what_if.rounding import Headroom, OutputEffect
 from aoti_debug.runs.show.document import json_number
@@ -128,6 +129,10 @@ def _worst(effects: Iterable[OutputEffect]) -> str:
 
 def conclusion(found: RoundedModel) -> list[str]:
     """The lines of the proposal, and how it was verified."""
+    return [*_proposed(found), *_built(found)]
+
+
+def _proposed(found: RoundedModel) -> list[str]:
     target, limit = found.target.name, short(found.tolerance)
     noun, proposal = found.by.value, found.proposal
     count = len(found.parts)
@@ -151,6 +156,25 @@ def conclusion(found: RoundedModel) -> list[str]:
     ]
 
 
+def _built(found: RoundedModel) -> Iterator[str]:
+    """Yields what became of the program with casts."""
+    built = found.built
+    if built is None:
+        return
+    if built.failure:
+        yield f"  built    not known: the program with casts could not be built or run: {built.failure}"
+        return
+    limit = short(found.tolerance)
+    how = f"at most {limit}" if built.error <= found.tolerance else f"MORE than {limit}: the proposal is not confirmed"
+    what = built.casts.text(found.target.name)
+    yield f"  built    a program with {what}: its own kernels change the outputs by {error_text(built.error)}, {how}"
+    for reason in built.casts.left[:_MAX_NAMED]:
+        yield f"  note     not cast: {reason}"
+    if len(built.casts.left) > _MAX_NAMED:
+        yield f"  note     and {len(built.casts.left) - _MAX_NAMED} more operators that were not cast"
+    yield f"  program  {built.program}"
+
+
 def precision_document(found: RoundedModel) -> dict[str, Any]:
     """The object that `aoti-debug precision --json` prints."""
     proposal = found.proposal
@@ -165,6 +189,7 @@ def precision_document(found: RoundedModel) -> dict[str, Any]:
         "all": _trial_document(found.whole),
         "proposal": None if proposal is None else _trial_document(proposal),
         "trials": [{"kept": len(trial.kept), "error": json_number(trial.error)} for trial in found.trials],
+        "built": None if found.built is None else _built_document(found.built),
         "noise": json_number(found.noise),
         "runs": found.runs,
         "not_rounded": list(found.refused),
@@ -196,6 +221,19 @@ def _trial_document(trial: RoundedParts) -> dict[str, Any]:
         "error": json_number(trial.error),
         "snr_db": decibels(trial.error),
         "outputs": [_effect_document(effect) for effect in trial.effects],
+    }
+
+
+def _built_document(built: BuiltProposal) -> dict[str, Any]:
+    return {
+        "program": str(built.program),
+        "modules": list(built.casts.modules),
+        "casts": built.casts.operators,
+        "left": list(built.casts.left),
+        "error": None if built.failure else json_number(built.error),
+        "snr_db": None if built.failure else decibels(built.error),
+        "outputs": [_effect_document(effect) for effect in built.effects],
+        "failure": built.failure or None,
     }
 
 

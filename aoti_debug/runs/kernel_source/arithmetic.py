@@ -1,5 +1,9 @@
 """Evaluates a generated kernel's statements on a few elements, and records every operation with its operands.
 
+A statement, of Triton or C++, is reduced to the flow of values: it assigns a value computed from other names to one or
+more variables, or stores a value to memory. Index arithmetic, masks and comparisons are left out: their results are
+never NaN or infinite.
+
 Values are float64 tensors, rounded after each operation to the kernel's compute dtype. A value whose expression is not
 understood is unknown, and so is everything computed from it.
 """
@@ -13,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.runs.kernel_source.statements import Statement
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +58,33 @@ _NAMES = {  # name in kernels -> name in torch
 _REDUCTION_NAMES = {"sum": "sum", "max2": "max", "min2": "min", "prod": "prod"}
 _IDENTITIES = frozenset({"broadcast_to", "same", "reshape", "trans", "view", "expand_dims"})
 _EXACT = frozenset({"maximum", "minimum", "isnan", "isinf", "abs", "neg"})  # never produce a non-finite value
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An assignment or a store.
+
+    Attributes:
+        targets: the variables that get a value, or the pointer that is stored to.
+        store: true if it writes to memory.
+        names: the variables, and the pointers read, that the value is computed from.
+        infinities: the signs (1, -1) of its infinite constants, without the initial values of reductions.
+        negates: true if it may change the sign of a value.
+        value: the stored or assigned expression in Python's syntax; "" if it has no such form.
+        text: the source text, in one line.
+        line: the line in the kernel's source, from 1.
+        tail: true if it repeats another statement for the remaining elements that fill no vector.
+    """
+
+    targets: tuple[str, ...]
+    store: bool
+    names: frozenset[str]
+    infinities: frozenset[int]
+    negates: bool
+    value: str
+    text: str
+    line: int
+    tail: bool = False
 
 
 @dataclass(frozen=True)

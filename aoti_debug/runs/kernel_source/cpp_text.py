@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Token, closing, tokenize, without_comments
-from aoti_debug.runs.kernel_source.statements import Statement
+from aoti_debug.runs.kernel_source.arithmetic import Statement
 
 _REDUCED = re.compile(r"at::vec::vec_reduce_all<[^()]*?>\(\s*\[\][^{]*\{[^{}]*\},\s*(\w+)\)", re.DOTALL)
 _LOADS = (

@@ -11,7 +11,7 @@ from enum import Enum
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.runs.kernel_source import cpp_text, triton_text
-from aoti_debug.runs.kernel_source.statements import Statement
+from aoti_debug.runs.kernel_source.arithmetic import Statement
 from aoti_debug.runs.rundir.timeline import Launch
 
 

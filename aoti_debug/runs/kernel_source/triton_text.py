@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from aoti_debug.runs.kernel_source.statements import Statement
+from aoti_debug.runs.kernel_source.arithmetic import Statement
 
 _STORES = ("tl.store", "tl.atomic_add", "tl.atomic_max", "tl.atomic_min", "tl.atomic_xchg")
 _MODULES = frozenset({"tl", "tl_math", "libdevice", "triton_helpers", "math"})

@@ -11,9 +11,8 @@ from aoti_debug.base import dtypes
 from aoti_debug.base.dtypes import LARGEST
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis.special_values import Special
-from aoti_debug.runs.kernel_source.arithmetic import KernelEvaluator, Operation
+from aoti_debug.runs.kernel_source.arithmetic import KernelEvaluator, Operation, Statement
 from aoti_debug.runs.kernel_source.placement import LaunchTensors, Placement, element_by_element, rows
-from aoti_debug.runs.kernel_source.statements import Statement
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.compare.what_if.cast_program import BuiltProposal, CastProgram
 from aoti_debug.compare.what_if.precision_text import precision_document, precision_lines
 from aoti_debug.runs.run.saved_outputs import saved
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
@@ -79,12 +80,53 @@ def test_a_run_directory_and_an_exit_code(wrong: Wrong, tmp_path: Path) -> None:
     assert [part["error"] for part in json.loads(again.stdout)["parts"]] == [p["error"] for p in found["parts"]]
 
 
+def test_the_proposal_is_built_with_casts(wrong: Wrong, tmp_path: Path) -> None:
+    result = precision(wrong.program, tmp_path, "--build", "--tolerance", "0.1", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert problems(found, SCHEMA) == []
+    built = found["built"]
+    assert (built["failure"], built["left"]) == (None, [])
+    assert set(built["modules"]) == {"layers.0", "layers.1", "layers.2", "(model)"}
+    assert 1e-4 < built["error"] < 0.1
+    state = torch.export.load(wrong.program)
+    (x,) = state.example_inputs[0]
+    narrow, _ = torch.export.load(built["program"]).module()(x)
+    expected, _ = state.module()(x)
+    eager = float((narrow - expected).norm() / expected.norm())
+    assert built["error"] == pytest.approx(eager, rel=1.0)
+
+
+def test_a_build_that_does_not_confirm_the_proposal(tmp_path: Path) -> None:
+    found = rounded_model(chain(tmp_path, ("aten.add.Tensor",) * 3))
+    every = replace(found, trials=(replace(found.whole, effects=(effect(0.001),)),))
+    assert every.is_fine
+    assert not found.is_fine
+    casts = CastProgram(modules=("a", "b"), operators=7, left=("aten.topk.default: not implemented",))
+    built = BuiltProposal(program=Path("float16.pt2"), casts=casts, effects=(effect(0.001),))
+    confirmed = replace(every, built=built)
+    assert confirmed.is_fine
+    lines = precision_lines(confirmed, 200)
+    assert "  built    a program with 7 operators in float16, in 2 modules: its own kernels change" in "\n".join(lines)
+    assert lines[-2:] == ["  note     not cast: aten.topk.default: not implemented", "  program  float16.pt2"]
+    worse = replace(every, built=replace(built, effects=(effect(0.5),)))
+    assert not worse.is_fine
+    assert "0.5, MORE than 0.01: the proposal is not confirmed" in "\n".join(precision_lines(worse, 200))
+    failed = replace(every, built=replace(built, effects=(), failure="no compiler"))
+    assert not failed.is_fine
+    assert precision_document(failed)["built"]["error"] is None
+    assert problems(precision_document(failed), SCHEMA) == []
+    assert precision_lines(failed, 200)[-1].startswith("  built    not known: the program with casts could not be ")
+
+
 @pytest.mark.parametrize(
     ("words", "error", "problem"),
     [
         (("--tolerance", "0"), UsageError, "--tolerance 0 is not greater than 0"),
         (("--to", "float32"), UsageError, "holds nothing that float32 rounds"),
         (("--random-inputs", "1", "--inputs", "x.pt"), UsageError, "exclude each other"),
+        (("--build",), UsageError, "is no exported program: it cannot be changed"),
+        (("--build", "--by", "launch"), UsageError, "a program has casts in modules, not in launches"),
     ],
 )
 def test_bad_input(

@@ -35,6 +35,12 @@ from aoti_debug.views.report import answer_page
     show_default=True,
     help="The largest relative error of an output that the proposal may make.",
 )
+@click.option(
+    "--build",
+    "builds",
+    is_flag=True,
+    help="Also build an exported program with casts in the modules that may be rounded, and see if its outputs agree.",
+)
 @options.inputs("the embedded ones")
 @options.random_inputs()
 @options.calls
@@ -53,6 +59,7 @@ def command(
     by: str,
     depth: int | None,
     tolerance: float,
+    builds: bool,
     inputs: Path | None,
     random_inputs: int | None,
     calls: int,
@@ -78,6 +85,7 @@ def command(
         by=PartedBy(by),
         depth=depth,
         tolerance=tolerance,
+        builds=builds,
         inputs=inputs,
         random_inputs=random_inputs,
         calls=calls,
@@ -94,5 +102,4 @@ def command(
         print_lines(["", *precision_lines(found, columns)], columns=columns)
     if with_report or opens:
         show_page(answer_page.write(found.directory), opens=opens, err=as_json)
-    proposal = found.proposal
-    context.exit(EXIT_CLEAN if proposal is not None and not proposal.kept else EXIT_FINDING)
+    context.exit(EXIT_CLEAN if found.is_fine else EXIT_FINDING)

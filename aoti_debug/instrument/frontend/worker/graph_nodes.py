@@ -38,7 +38,7 @@ def node_data(node: Any, line: Callable[[str], int]) -> Node:
         size=size,
         line=line(node.meta.get("stack_trace") or ""),
         module=module_path(node.meta.get("nn_module_stack")),
-        mutates=tuple(dict.fromkeys(_mutated(node))),
+        mutates=tuple(dict.fromkeys(mutated_nodes(node))),
         value=_inlined(node) if node.op == "get_attr" else None,
     )
 
@@ -56,7 +56,7 @@ def _inlined(node: Any) -> tuple[Any, ...] | None:
     value: Any = node.graph.owning_module
     for name in node.target.split("."):
         value = getattr(value, name, None)
-    is_overwritten = any(node.name in _mutated(user) for user in node.users)
+    is_overwritten = any(node.name in mutated_nodes(user) for user in node.users)
     if not isinstance(value, torch.Tensor) or value.is_meta or is_overwritten or value.layout is not torch.strided:
         return None
     is_small = value.dim() == 0 or (value.dim() == 1 and value.numel() <= _LARGEST_INLINED)
@@ -153,7 +153,7 @@ def module_path(stack: Mapping[str, Any] | None) -> str:
     return str(path).removeprefix("L['self'].")
 
 
-def _mutated(node: Any) -> Iterator[str]:
+def mutated_nodes(node: Any) -> Iterator[str]:
     """The nodes whose tensors a call overwrites; a copy of a tensor to itself overwrites nothing."""
     import torch
 
@@ -181,7 +181,7 @@ def _mutated_by_body(body: Any, operands: Sequence[Any]) -> Iterator[str]:
     nodes = {node.name: node for node in body.graph.nodes}
     given = dict(zip((node for node in nodes.values() if node.op == "placeholder"), operands, strict=False))
     for node in nodes.values():
-        for name in _mutated(node):
+        for name in mutated_nodes(node):
             base = nodes[name]
             while base.op == "call_function" and base.all_input_nodes:
                 base = base.all_input_nodes[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -29,7 +28,8 @@ def duration(seconds: float) -> str:
         return f"{seconds * 1e6:.1f} µs"
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds:.1f} s" if seconds < 60 else f"{math.floor(seconds / 60)} min {seconds % 60:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{seconds:.1f} s" if seconds < 59.95 else f"{minutes} min {rest} s"
 
 
 def age(seconds: float) -> str:

@@ -20,7 +20,11 @@ def test_byte_sizes_in_a_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "spelled"), [(2.5e-6, "2.5 µs"), (0.0123, "12.3 ms"), (1.25, "1.2 s"), (125.0, "2 min 5 s")]
+    ("seconds", "spelled"),
+    [
+        *((2.5e-6, "2.5 µs"), (0.0123, "12.3 ms"), (1.25, "1.2 s")),
+        *((59.97, "1 min 0 s"), (119.6, "2 min 0 s"), (125.0, "2 min 5 s")),
+    ],
 )
 def test_durations(seconds: float, spelled: str) -> None:
     assert wording.duration(seconds) == spelled

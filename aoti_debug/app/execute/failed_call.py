@@ -86,13 +86,16 @@ def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPa
         path: the run directory of the process.
         ended: the runs, in the order in which they began.
     """
-    files = sorted((path / run_directory.PACKAGES).glob("*.pt2"))
-    packages = {_manifest(file): file for file in files}
+    packages: defaultdict[bytes, list[Path]] = defaultdict(list)  # processes may have instrumented one in equal ways
+    for file in sorted((path / run_directory.PACKAGES).glob("*.pt2")):
+        packages[_manifest(file)].append(file)
     orders: defaultdict[tuple[int, Path], count[int]] = defaultdict(count)
     found = []
     for one in ended:
-        package = packages.get((one.run.path / run_directory.MANIFEST).read_bytes())
+        files = packages[(one.run.path / run_directory.MANIFEST).read_bytes()]
         process = one.run.info.pid if one.run.journal is None else one.run.journal.header.pid
+        called = (file for file in files if kept_inputs.kept_calls(path, process, file.stem, 0))
+        package = next(called, files[0] if files else None)
         calls: list[KeptCall] = []
         if package is not None:
             calls = kept_inputs.kept_calls(path, process, package.stem, next(orders[process, package]))

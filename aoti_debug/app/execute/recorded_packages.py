@@ -55,10 +55,11 @@ _CODE = (".so", ".cpp")  # of a package; a package of sources has no libraries
 
 @dataclass(frozen=True)
 class _Compiled:
-    """The program that a package was compiled from, or a file of it, and Inductor's settings."""
+    """The program that a package was compiled from, or a file of it; Inductor's settings; a hash of both."""
 
     program: ExportedProgram | Path
     configs: Mapping[str, Any]
+    key: str
 
 
 class _InterposedInputs(KeptInputs):
@@ -94,7 +95,6 @@ class RecordedPackages:
         self._sources: dict[str, Callable[[], _Compiled]] = {}  # by hashes of what was compiled
         self._packaged: dict[str, Path] = {}  # the packages of libraries, by their hashes
         self._built: dict[tuple[str, str], Path] = {}
-        self._unrecorded: set[str] = set()
         self.reasons: dict[str, str] = {}  # why a package is not recorded, by its path
         self._stems: dict[str, str] = {}
         self._interposed_use: _InterposedInputs | None = None
@@ -111,7 +111,7 @@ class RecordedPackages:
         """
         with contextlib.suppress(OSError, zipfile.BadZipFile):  # whoever loads it says so
             own = {name: configs[name] for name in configs if name not in _OWN_CONFIGS}
-            source = lambda: _Compiled(program(), own)  # noqa: E731 - one object for all hashes
+            source = functools.partial(_compiled_from, program, own)
             self._sources |= dict.fromkeys(_codes(compiled), source)
             if self._shared is Shared.PACKAGE and isinstance(compiled, str):
                 self.recorded(compiled)
@@ -153,8 +153,10 @@ class RecordedPackages:
                 return work()
         except Exception as error:  # noqa: BLE001 - the script goes on with its own package
             reason = str(error) if isinstance(error, AotiDebugError) else f"{type(error).__name__}: {error}"
-            self.reasons[path] = f"{Path(path).name} is not recorded: {wording.first_line(reason)}"
-            self._say_once(self.reasons[path])
+            said = f"{_shown(Path(path))} is not recorded: {wording.first_line(reason)}"
+            if said not in self.reasons.values():
+                _say(said)
+            self.reasons[path] = said
             return None
 
     def _interposed(self, path: str, package: Artifact, model: str) -> PackageUse:
@@ -202,11 +204,6 @@ class RecordedPackages:
         self._stems[str(package.path)] = link.stem
         self._tell_weights(package)
 
-    def _say_once(self, text: str) -> None:
-        if text not in self._unrecorded:
-            self._unrecorded.add(text)
-            _say(text)
-
     def _instrumented(self, package: Artifact, model: str) -> Path:
         identity = _identity(package.path)
         if (identity, model) not in self._built:
@@ -243,20 +240,21 @@ class RecordedPackages:
         with contextlib.suppress(*SAVE_ERRORS), warnings.catch_warnings():  # of what only this process has
             warnings.simplefilter("ignore")
             compiled = source()
-            configs = json.dumps(caller_settings.with_assigned(compiled.configs))
+            described = json.dumps([caller_settings.with_assigned(compiled.configs), compiled.key])
             torch.export.save(compiled.program, file)
-            atomic_write.write(file.with_suffix(".json"), configs)
+            atomic_write.write(file.with_suffix(".json"), described)
 
     def _kept(self, codes: Sequence[str]) -> Callable[[], _Compiled] | None:
         """What another process keeps of the code of a package; None if none does."""
         files = (self._folder / PROGRAMS / f"{code}.json" for code in codes)
         file = next(filter(Path.exists, files), None)
-        return None if file is None else lambda: _Compiled(file.with_suffix(".pt2"), json.loads(file.read_text()))
+        return None if file is None else lambda: _Compiled(file.with_suffix(".pt2"), *json.loads(file.read_text()))
 
     def _make(self, package: Artifact, model: str, compiled: _Compiled | None, identity: str) -> Path:
         """Builds the instrumented package, or takes it from the cache."""
         user_code = self._user_code()
-        key, with_lines = (_key(identity, model, program, user_code) for program in (compiled, _LINES))
+        of_program = "" if compiled is None else compiled.key
+        key, with_lines = (_key(identity, model, program, user_code) for program in (of_program, _LINES))
         if compiled is None and cache.find(_CACHE, with_lines) is not None:  # another process has compiled it
             key = with_lines
         path = self._folder / f"{_stem(package.path)}-{key[:8]}.pt2"
@@ -267,10 +265,9 @@ class RecordedPackages:
             if package.path.stat().st_size < LARGE:
                 entry = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
                 atomic_write.link_or_copy(entry / run_directory.PACKAGE, path)
-                if compiled is not None:
-                    cache.entry(
-                        _CACHE, with_lines, lambda work: atomic_write.link_or_copy(path, work / run_directory.PACKAGE)
-                    )
+                if compiled is not None:  # the newest counts: its lines are those of today
+                    link = functools.partial(_link, path)
+                    link(cache.entry(_CACHE, with_lines, link))
             else:
                 with cache.scratch() as work:
                     _build(package, model, compiled, work, user_code)
@@ -320,6 +317,10 @@ def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Pa
             summary = builder.build_report(options)
     sites = wording.pluralize(len(summary.manifest.sites), "launch site")
     _say(f"{name}: {sites}, {wording.duration(time.monotonic() - began)}")
+
+
+def _link(package: Path, folder: Path) -> None:
+    atomic_write.link_or_copy(package, folder / run_directory.PACKAGE)
 
 
 def _identity(package: str | Path | IO[bytes]) -> str:
@@ -372,14 +373,14 @@ def _digest(path: str | os.PathLike[str]) -> str:
         return digest.hexdigest()
 
 
-def _key(identity: str, model: str, compiled: _Compiled | str | None, user_code: UserCode) -> str:
-    program = compiled or ""
-    if isinstance(program, _Compiled):
-        if isinstance(program.program, Path):
-            return _key(identity, model, _LINES, user_code)
-        from aoti_debug.app.torch_compile import cached_build  # most packages were compiled before
+def _compiled_from(program: Callable[[], ExportedProgram], configs: Mapping[str, Any]) -> _Compiled:
+    from aoti_debug.app.torch_compile import cached_build  # most packages were compiled before
 
-        program = cached_build.program_key(program.program, program.configs)
+    made = program()
+    return _Compiled(made, configs, cached_build.program_key(made, configs))
+
+
+def _key(identity: str, model: str, program: str, user_code: UserCode) -> str:
     toolchain = Toolchain(find_compiler(), find_torch())
     code = (*user_code.imports, *user_code.library_paths)
     return toolchain.key(own_sources(), str(abi.ABI_VERSION), identity, model, program, *code)

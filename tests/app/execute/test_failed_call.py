@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from aoti_debug.app.execute import execute, triage_script
-from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, failed_call
-from aoti_debug.app.execute.kept_inputs import KeptInputs, kept_calls
+from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
+from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
@@ -72,6 +72,24 @@ def chosen(*called: CalledPackage) -> FailedCall:
     found = failed_call(called)
     assert found is not None
     return found
+
+
+def test_of_equal_packages_the_one_that_the_process_has_called(tmp_path: Path) -> None:
+    """Two processes may have instrumented one package, each under a name of its own."""
+    run = ended(tmp_path / "run", returned)
+    manifest = (run.run.path / run_directory.MANIFEST).read_bytes()
+    (tmp_path / "packages").mkdir()
+    for name in "abc":
+        (tmp_path / f"packages/{name}.pt2").touch()
+        (tmp_path / f"packages/{name}.json").write_bytes(manifest)
+    process = run.run.info.pid if run.run.journal is None else run.run.journal.header.pid
+    package(tmp_path / "kept", run)
+    (tmp_path / "kept" / FOLDER).rename(tmp_path / FOLDER)
+    (tmp_path / FOLDER / str(os.getpid())).rename(tmp_path / FOLDER / str(process))
+    (tmp_path / FOLDER / f"{process}/a").rename(tmp_path / FOLDER / f"{process}/b")
+    (found,) = called_packages(tmp_path, [run])
+    assert found.package == tmp_path / "packages/b.pt2"
+    assert [call.number for call in found.calls] == [0]
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -21,8 +22,13 @@ from aoti_debug.base.machine import torch_settings
 
 @contextlib.contextmanager
 def changed_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables of this process, and what they were before at the end."""
+    """Sets environment variables of this process, and what they were before at the end.
+
+    So they are then for C functions, too: processes that are started inherit what these see, which os.putenv may have
+    made something else.
+    """
     before = {name: os.environ.get(name) for name in variables}
+    of_c = {name: _seen_by_c(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
@@ -32,6 +38,16 @@ def changed_environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+            if (inherited := of_c[name]) is not None:
+                os.putenv(name, inherited)
+
+
+def _seen_by_c(name: str) -> bytes | None:
+    """The value of a variable for C functions."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+    value: bytes | None = getenv(os.fsencode(name))
+    return value
 
 
 @contextlib.contextmanager

@@ -85,6 +85,8 @@ if __name__ == "__main__":
 
 STARTS = """
 import subprocess, sys
+import torch
+torch._inductor.aoti_load_package("model.pt2")(torch.ones(4, 8))
 subprocess.run([sys.executable, "loads.py"], check=True)
 """
 
@@ -318,10 +320,10 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert loaded.stderr.count("also: 1 launch of model-") == 2
     (tmp_path / "starts.py").write_text(STARTS)
     started = executed(tmp_path, "starts.py")
-    assert started.stderr.count("model.pt2 was instrumented before") == 1
+    assert started.stderr.count("model.pt2 was instrumented before") == 2
     assert (started.returncode, started.stdout) == (0, loaded.stdout)
     run = open_run(base=base)
-    assert len(list(run.path.glob("process-*"))) == 2
+    assert len(list(run.path.glob("process-*"))) == 3
     assert any(site.provenance.source for site in run.manifest.sites)  # of the process that compiled it
 
     crashed = executed(tmp_path, "--flight", "4", "--json", "found.json", "crashes.py", FAULTY_OPS="segv")

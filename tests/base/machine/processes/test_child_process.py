@@ -121,3 +121,17 @@ def test_children_that_end_by_themselves() -> None:
     with children.killed_on_error():
         assert children.run(shell("echo out; echo err >&2; exit 3")) == FinishedProcess(3, "out\n", "err\n")
     assert not children.killed
+
+
+def test_a_changed_environment_is_what_it_was_for_started_processes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seen() -> str:
+        return subprocess.run(["sh", "-c", "echo $OF_TEST"], capture_output=True, text=True, check=True).stdout.strip()
+
+    monkeypatch.setenv("OF_TEST", "of Python")
+    os.putenv("OF_TEST", "of C")
+    with child_process.changed_environment({"OF_TEST": "changed"}):
+        assert (os.environ["OF_TEST"], seen()) == ("changed", "changed")
+    assert (os.environ["OF_TEST"], seen()) == ("of Python", "of C")
+    with child_process.changed_environment({"OF_TEST_ALONE": "changed"}):
+        pass
+    assert "OF_TEST_ALONE" not in os.environ

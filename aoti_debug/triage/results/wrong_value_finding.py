@@ -141,7 +141,7 @@ def _state(comparison: Comparison) -> Finding:
         return Finding(WRONG_VALUE, first, evidence=(right, *others))
     launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
     where = None if launch is None else place_of(launch)
-    if launch is None and comparison.overwriting:
+    if not writer and comparison.overwriting:
         lost = comparison.overwriting[0]
         where = Place(operator=lost.operator, frame=lost.line)
         others = [*(f"in the program, {operator.text}" for operator in comparison.overwriting), *others]

@@ -190,6 +190,7 @@ def test_the_finding_names_the_operator_and_its_line() -> None:
     first = made("aten.div.Tensor", number("a", "1.0"), number("b", "0.0"), value="inf", exact="inf")
     then = made("aten.sub.Tensor", number("x", "inf"), number("y", "inf"))
     found = with_origin(finding, LocatedOrigin(Origin(TracedElement("0.0", "buf4", 80), first, then), ORIGIN_LINE))
+    assert found.what == "NaN in buf4: aten.div.Tensor: a = 1 / b = 0, a division by zero"
     assert found.where == Place("0.0", "cpp_fused_div_0", argument="buf4", element=80, frame=ORIGIN_LINE)
     assert found.origin == Place("0.0", "cpp_fused_div_0", "aten.div.Tensor", "", "buf4", 80, ORIGIN_LINE)
     assert found.evidence == (
@@ -258,6 +259,12 @@ def test_the_finding_names_the_operator_and_its_line() -> None:
         (
             made("aten.sum.dim_IntList", Operand(name="x", count=4), exact="80000.0", value="inf", dtype="float16"),
             "aten.sum.dim_IntList: sum of 4 elements of x is 80000, beyond the largest float16 (65504)",
+        ),
+        (
+            replace(
+                made("aten.max_pool2d.default", Operand(name="x", count=4), value="-inf"), sizes=("[0, 0]", "[7, 7]")
+            ),
+            "aten.max_pool2d.default: max_pool2d of 4 elements of x, with [0, 0], [7, 7], is -inf",
         ),
         (made("aten.full.default"), "aten.full.default: full is nan"),
     ],

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from aoti_debug.base import wording
-from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row
+from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, SeenOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
@@ -20,7 +20,7 @@ from aoti_debug.compare.protocol.measurement import Advance, Element, Measuremen
 from aoti_debug.compare.suspects import Alteration, Suspect
 from aoti_debug.compare.text import output_lines
 from aoti_debug.package.manifest import Certainty, Kind, ModelLine, Provenance
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Place
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.results import wrong_value_finding
@@ -82,6 +82,18 @@ def test_a_state_is_the_launch_s_fault_unless_that_computed_its_graph(
     assert (finding.where.launch if finding.where else None) == place
     assert finding.evidence[-1].startswith("mean does not change in call 0: no launch writes it")
     assert any("0.1 computed what its graph says" in sentence for sentence in finding.evidence) is (place is None)
+
+
+def test_an_input_that_no_launch_writes_names_the_operator_that_does(run: RunDir) -> None:
+    name = "input 0 (cache)"
+    states = (StateChange(name=name, call=0, launch="", advance=Advance.UNTOUCHED, change=1.0, difference=1.0),)
+    operator = SeenOperator(node="add_", operator="aten.add_.Tensor", seen=f"overwrites {name}", line=LINE)
+    comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), states=states, overwriting=(operator,))
+    finding = wrong_value_finding.finding_of(comparison)
+    assert finding.kind is WRONG_VALUE
+    assert finding.what.startswith("input 0 (cache) does not change in call 0: no launch writes it")
+    assert finding.where == Place(operator="aten.add_.Tensor", frame=LINE)
+    assert finding.evidence[0] == f"in the program, {operator.text}"
 
 
 FAULTY = OutputError(

@@ -13,6 +13,7 @@ import pickle
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import sources, worker_process
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import caller_settings, messages
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending
 from aoti_debug.instrument.frontend.protocol.caller_settings import UNSUPPORTED_CONFIGS, NotSendableError
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
 from aoti_debug.instrument.frontend.sources import Sources
@@ -59,7 +61,8 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
     """Lowers a program in memory with the settings of this process (`protocol/caller_settings.py`).
 
     It is lowered in a child process if the program can be saved and loaded there, and the settings passed on;
-    otherwise in this one.
+    otherwise in this one. In this one, too, where an exception ends the lowering of what was saved: torch saves no
+    range of a symbol that no constraint names (torch/_export/serde/serialize.py), which a lowering may ask for.
 
     Raises:
         The errors of `lower`. In this process a crash of Inductor cannot be caught.
@@ -82,9 +85,20 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
     try:
         return lower(worker_request, torch, timeout=timeout)
     except ArtifactError:  # operators and Triton kernels that only this process has
-        shutil.rmtree(folder)
-        folder.mkdir()
-        return lower_in_process(program, request, torch)
+        return _lower_again(program, request, torch)
+    except BuildFailureError as error:
+        if error.failure.ending is Ending.EXCEPTION:
+            with suppress(ToolchainError):
+                return _lower_again(program, request, torch)
+        raise
+
+
+def _lower_again(program: ExportedProgram, request: Request, torch: Torch) -> LoweredModel:
+    """Lowers a program in this process, without the files of the child process that has failed."""
+    folder = Path(request.folder)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    return lower_in_process(program, request, torch)
 
 
 def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -> LoweredModel:

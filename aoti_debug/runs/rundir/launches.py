@@ -1,4 +1,4 @@
-"""The calls and launches of a run, made from the journal when they are asked for; its faults, notes and watchpoints.
+"""The calls and launches of a run, which are made from the journal when they are asked for; its faults.
 
 The timeline joins the journal with the manifest's sites.
 """

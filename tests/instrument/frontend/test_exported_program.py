@@ -386,6 +386,25 @@ def test_a_program_is_lowered_here_where_a_setting_cannot_be_sent(
     assert made is lowered
 
 
+class Broadcasts(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+@pytest.mark.slow
+def test_a_program_whose_saved_form_cannot_be_lowered(folder: Path) -> None:
+    """torch saves no range of a symbol that no constraint names: lowering what it loads again raises an exception."""
+    inputs = (torch.ones(3, 2), torch.ones(1, 2))
+    torch._dynamo.mark_dynamic(inputs[0], 0)
+    exported = torch.export.export(Broadcasts(), inputs)
+    torch.export.save(exported, folder / "saved.pt2")
+    with pytest.raises(BuildFailureError, match="vr must not be None"):
+        exported_program.lower(request(folder / "saved.pt2", folder), compiler.find_torch(), timeout=120)
+    lowered = exported_program.lower_program(exported, request("", folder), compiler.find_torch(), timeout=120)
+    assert "cpp_fused_add" in lowered.sources.kernels
+    assert not lowered.log.exists()  # it was lowered here
+
+
 WEIGHTS = 'constants_info_[0].name = "w";\n'
 FIRST = WEIGHTS + WRAPPER + COMMANDS
 SECOND = "// loads c9.cubin and c8.cubin\n" + WEIGHTS + WRAPPER

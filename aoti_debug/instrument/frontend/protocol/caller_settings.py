@@ -24,6 +24,7 @@ UNSUPPORTED_CONFIGS = {  # with which a package cannot be instrumented
     "aot_inductor.compile_standalone": True,
     "aot_inductor.dynamic_linkage": False,
 }
+_OF_FILES = ("aot_inductor.output_path",)  # left out: where torch puts the files of its own package
 MULTI_ARCH = "aot_inductor.emit_multi_arch_kernel"  # left out: a build compiles for the GPU of its machine
 
 
@@ -102,8 +103,9 @@ def _assigned() -> dict[str, Any]:
     """The settings of Inductor that are not at their defaults; those that a build refuses are left out."""
     from torch._inductor import config
 
-    names = [name for name in config._config if not config._is_default(name)]  # torch/utils/_config_module.py
-    values = {name: getattr(config, name) for name in names}
+    names = {name for name in config._config if not config._is_default(name)}  # torch/utils/_config_module.py
+    names -= set(_OF_FILES)
+    values = {name: getattr(config, name) for name in sorted(names)}
     changed = {name: value for name, value in values.items() if value != config._config[name].default}
     settings = {name: value for name, value in changed.items() if UNSUPPORTED_CONFIGS.get(name) != value}
     for name, value in settings.items():

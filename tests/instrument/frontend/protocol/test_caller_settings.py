@@ -58,6 +58,11 @@ def test_what_an_instrumented_package_cannot_have_is_left_out() -> None:
     assert "aot_inductor.allow_stack_allocation" not in taken
 
 
+def test_the_place_of_the_package_of_torch_is_left_out() -> None:
+    with config.patch({"aot_inductor.output_path": "/tmp/model.so"}):
+        assert "aot_inductor.output_path" not in with_assigned({})
+
+
 def test_what_is_not_taken_over_is_said() -> None:
     with (
         config.patch(post_grad_custom_pre_pass=len),

@@ -1,6 +1,7 @@
 """Has every call of a command to the system fail in turn, and looks at what the command says and leaves.
 
-usage: python -m benchmarks.quality.command_faults [--only WORD ...] [--step N] [--folder DIR]
+usage: python -m benchmarks.quality.command_faults [--only WORD ...] [--faults FAULT ...] [--first N] [--step N]
+                                                   [--folder DIR] [--verbose]
 
 A small model is built and run at level 1; each command then runs in a fresh copy of the folder for each point
 (tests/command_faults/commands.py). Calls for files below that folder, among them its cache and TMPDIR, fail with ENOSPC
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -38,7 +39,10 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("report",),
     ("bundle",),
     ("clean", "--all"),
+    ("build", "model.pt2", "-o", "again.pt2"),
+    ("triage", "model.pt2"),
 )
+LONG = 400  # seconds that a command may take that compiles
 FAULTS: Mapping[str, Fault] = {
     "ENOSPC": Fault(errno.ENOSPC),
     "full disk": Fault(errno.ENOSPC, lasts=True),
@@ -74,10 +78,30 @@ def make_template(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "aoti_debug", *arguments], cwd=work, env=environment, check=True)
 
 
+def _points(
+    arguments: argparse.Namespace, library: Path, template: Path, command: Sequence[str], fault: Fault
+) -> Iterator[Point]:
+    seconds = LONG if command[0] in ("build", "triage") else commands.SECONDS
+    found = commands.points(
+        library, template, command, fault, first=arguments.first, step=arguments.step, seconds=seconds
+    )
+    for point in found:
+        if arguments.verbose or point.problems:
+            print(
+                f"{point.command}: {point.call} ({point.number}): {point.code} {point.problems}",
+                file=sys.stderr,
+                flush=True,
+            )
+        yield point
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", metavar="WORD", help="commands of these names")
     parser.add_argument("--step", type=int, default=1, metavar="N", help="only each N-th call fails")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first call that fails")
+    parser.add_argument("--faults", nargs="*", metavar="FAULT", help="only these: ENOSPC, SIGTERM, …")
+    parser.add_argument("--verbose", action="store_true", help="print every point as it is tried")
     parser.add_argument("--folder", type=Path, help="where the model and its run stay")
     arguments = parser.parse_args()
     broken: list[Point] = []
@@ -95,14 +119,15 @@ def main() -> int:
             if arguments.only and command[0] not in arguments.only:
                 continue
             found = {
-                name: list(commands.points(library, template, command, fault, step=arguments.step))
+                name: list(_points(arguments, library, template, command, fault))
                 for name, fault in FAULTS.items()
+                if not arguments.faults or name in arguments.faults
             }
             worse = [point for points in found.values() for point in points if point.problems]
             rows.append([f"`{command[0]}`", *(str(len(points)) for points in found.values()), str(len(worse))])
             broken += worse
             print(rows[-1], file=sys.stderr, flush=True)
-    markdown.table(["command", *FAULTS, "broken"], rows)
+    markdown.table(["command", *(name for name in FAULTS if name in (arguments.faults or FAULTS)), "broken"], rows)
     print(f"{time.monotonic() - began:.0f} s, {os.cpu_count()} cores")
     for point in broken:
         print(f"\n{point.command}: {point.call} (number {point.number}), exit code {point.code}")

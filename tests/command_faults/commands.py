@@ -1,7 +1,7 @@
 """Has calls of a command to the system fail, one after the other, and looks at what it says and leaves.
 
 A command runs in a fork of a process that has imported what it imports, in a fresh copy of a folder. Only calls for
-files below that folder fail (preloaded.cpp).
+files below that folder fail (preloaded.cpp), in the command and in the Python processes that it starts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import itertools
 import json
@@ -26,14 +27,23 @@ from hashlib import sha256
 from pathlib import Path
 
 from aoti_debug.app.cli import main
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.runs.run.protocol import PRELOADED
 
 HERE = Path(__file__).parent
 EVERY = 2**40  # so many calls fail: all that follow
 NONE = 2**40  # the number of a call that is never made
-SECONDS = 60  # that a command may take
+SECONDS = 60  # that a command may take; it says where it is some seconds before
+_STATE_BYTES = 1 << 16  # of the file with the state of preloaded.cpp
 WORK, CACHE, TEMPORARY = "work", "cache", "tmp"  # in the folder: where the command runs, its cache, TMPDIR
-_STAMP = re.compile(r"\d{8}-\d{6}-\d+|\d{3,}")
+_STAMP = re.compile(r"\d{8}-\d{6}-\d+|\b[0-9a-f]{64}\b|\d{3,}")
+_KEPT = f"{CACHE}/aoti_debug/logs/"  # which an error names
+TRIAGE = "triage"  # its runs stay where it fails; it has ended if these files are there
+_OF_TRIAGES = ("triage.json", "index.html")
+COMPILING = ("build", TRIAGE)  # commands whose processes are forked from one that has imported torch
+IMPORTED = (*PRELOADED, "aoti_debug.instrument.frontend.worker.lower")
 _LIST = "modules.json"
+_WARNING = 5  # seconds
 
 
 @dataclass(frozen=True)
@@ -93,35 +103,53 @@ def compile_library(folder: Path) -> Path:
 
 
 def points(
-    library: Path, template: Path, arguments: Sequence[str], fault: Fault, *, first: int = 0, step: int = 1
+    library: Path,
+    template: Path,
+    arguments: Sequence[str],
+    fault: Fault,
+    *,
+    first: int = 0,
+    step: int = 1,
+    seconds: int = SECONDS,
 ) -> Iterator[Point]:
     """Has each `step`-th call of a command fail, from call `first` on, until there is none left.
 
     Args:
         library: of `compile_library`.
         template: a folder with WORK, CACHE and TEMPORARY.
+        seconds: that the command may take.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
     environment |= {"LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     request = {"library": str(library), "template": str(template), "arguments": list(arguments), **asdict(fault)}
-    command = [sys.executable, "-m", __name__, json.dumps({**request, "first": first, "step": step})]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            yield Point(**json.loads(line))
+    command = [
+        sys.executable,
+        "-m",
+        __name__,
+        json.dumps({**request, "first": first, "step": step, "seconds": seconds}),
+    ]
+    with tempfile.NamedTemporaryFile() as state:
+        state.write(bytes(_STATE_BYTES))
+        state.flush()
+        environment["COMMAND_FAULTS"] = state.name
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                yield Point(**json.loads(line))
     assert process.returncode == 0, arguments
 
 
 class _Command:
     """A command in its folder."""
 
-    def __init__(self, library: str, template: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, library: str, template: Path, arguments: Sequence[str], seconds: int) -> None:
+        self._seconds = seconds
         self._library = ctypes.CDLL(library)
         self._library.call_failed.restype = ctypes.c_char_p
         self._library.calls_made.restype = ctypes.c_long
         self._library.fail_calls.argtypes = (ctypes.c_char_p, ctypes.c_long, ctypes.c_long, ctypes.c_int)
         self._template, self._arguments = template, list(arguments)
-        self.folder = template.with_name(f"{template.name}-{os.getpid()}")
+        self.folder = _folder_of(template)
         self._notes = template.with_name(f"{template.name}-{os.getpid()}-notes")
         self._notes.mkdir()
         self.before = tree(template)
@@ -129,7 +157,9 @@ class _Command:
         self.fresh()
         self.base = self.run(Fault(0), NONE)
         self.after = tree(self.folder)
-        self._results = {path for path in self.after.keys() - self.before.keys() if path.startswith(WORK)}
+        made = {path for path in self.after.keys() - self.before.keys() if path.startswith(WORK)}
+        self._results = {path for path in made if arguments[0] != TRIAGE or Path(path).name in _OF_TRIAGES}
+        self._wanted = self._results if arguments[0] == TRIAGE else self.after.keys()
         self._repeated = self.run(Fault(0), NONE)  # one that writes a file refuses to write it again
 
     def _import(self) -> None:
@@ -166,8 +196,9 @@ class _Command:
         """Runs it once in the folder as it is."""
         pid = os.fork()
         if pid == 0:
-            signal.alarm(SECONDS)
+            signal.alarm(self._seconds)
             self._enter()
+            faulthandler.dump_traceback_later(max(self._seconds - _WARNING, 1), file=2)
             count = EVERY if fault.lasts else 1
             self._library.fail_calls(str(self.folder).encode(), first, count, fault.error)
             code: object = 70
@@ -198,11 +229,14 @@ class _Command:
             return None
         found = tree(self.folder)
         problems = list(self._problems(ended, fault, found))
+        is_compiled = ended.code == self.base.code and self._arguments[0] in COMPILING
+        if is_compiled and not problems:
+            return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
         again = self.run(Fault(0), NONE)
         is_done = ended.code == self.base.code or (fault.error < 0 and self._results <= found.keys())
         if again.code != (self._repeated.code if is_done else self.base.code):
             problems.append(f"run again: exit code {again.code}: {again.said.strip()[:300]}")
-        elif missing := sorted(self.after.keys() - tree(self.folder).keys()):
+        elif missing := sorted(self._wanted - tree(self.folder).keys()):
             problems.append(f"run again: {missing} is missing")
         return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
 
@@ -213,10 +247,13 @@ class _Command:
             yield "it hangs" if number == signal.SIGALRM else f"it ended by {signal.Signals(number).name}"
         if "Traceback" in ended.said or ended.code == 70:
             yield f"a traceback: {ended.said.strip()[-300:]}"
-        if left := sorted(now.keys() - self.before.keys() - self.after.keys()):
+        left = sorted(
+            path for path in now.keys() - self.before.keys() - self.after.keys() if not path.startswith(_KEPT)
+        )
+        if left:
             yield f"is left: {left}"
         if ended.code == self.base.code:
-            if missing := sorted(path for path in self.after.keys() - now.keys() if path.startswith(WORK)):
+            if missing := sorted(self._results - now.keys()):
                 yield f"exit code {ended.code}, and is missing: {missing}"
             return
         is_whole = fault.error < 0 and ours <= now.keys()  # the signal came as it was done
@@ -253,16 +290,26 @@ def work(request: Mapping[str, object]) -> None:
     """Prints a line for each point."""
     template, arguments = Path(str(request["template"])), request["arguments"]
     assert isinstance(arguments, list)
-    command = _Command(str(request["library"]), template, arguments)
-    assert command.base.code in (0, 1), command.base
-    fault = Fault(int(str(request["error"])), lasts=bool(request["lasts"]))
-    for number in itertools.count(int(str(request["first"])), int(str(request["step"]))):
-        point = command.point(fault, number)
-        if point is None:
-            break
-        print(json.dumps(asdict(point)), flush=True)
-    shutil.rmtree(command.folder)
-    shutil.rmtree(command._notes)
+    os.environ |= places(_folder_of(template))  # as of the processes that the server forks
+    with python_process.forking_from(IMPORTED) as server:
+        if arguments[0] in COMPILING:
+            server.preload()
+            server.wait()
+        command = _Command(str(request["library"]), template, arguments, int(str(request["seconds"])))
+        assert command.base.code in (0, 1), command.base
+        fault = Fault(int(str(request["error"])), lasts=bool(request["lasts"]))
+        for number in itertools.count(int(str(request["first"])), int(str(request["step"]))):
+            point = command.point(fault, number)
+            if point is None:
+                break
+            print(json.dumps(asdict(point)), flush=True)
+        shutil.rmtree(command.folder)
+        shutil.rmtree(command._notes)
+
+
+def _folder_of(template: Path) -> Path:
+    """The folder that a command runs in."""
+    return template.with_name(f"{template.name}-{os.getpid()}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // Calls of a process to the system, in files below one directory, that fail when it is told so: LD_PRELOAD. Files that
-// libraries open by themselves, beyond open(2) and fopen(3), do not count.
+// libraries open by themselves, beyond open(2) and fopen(3), do not count. The Python processes that it starts share
+// its count, in the file that COMMAND_FAULTS names; compilers and linkers do not fail.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,26 +8,57 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <initializer_list>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
 
-char g_root[PATH_MAX];
-size_t g_root_bytes = 0;  // 0: nothing counts
-long g_first = 0, g_count = 0, g_calls = 0;
-int g_error = 0;  // an errno, or minus a signal
-char g_failed[PATH_MAX + 64];
+struct State {
+  char root[PATH_MAX];
+  size_t root_bytes;  // 0: nothing counts
+  long first, count;
+  std::atomic<long> calls;
+  int error;        // an errno, or minus a signal
+  pid_t signalled;  // gets the signal: the command, not a process that it starts
+  char failed[PATH_MAX + 64];
+};
+
+State g_alone;
+State* g_state = &g_alone;
+
+bool is_python() {
+  char program[PATH_MAX];
+  const ssize_t bytes = readlink("/proc/self/exe", program, sizeof(program) - 1);
+  if (bytes <= 0) return false;
+  program[bytes] = '\0';
+  const char* name = strrchr(program, '/');
+  return name != nullptr && strncmp(name + 1, "python", 6) == 0;
+}
+
+__attribute__((constructor)) void share_state() {
+  const char* path = getenv("COMMAND_FAULTS");
+  if (path == nullptr || !is_python()) return;
+  const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC));
+  if (file < 0) return;
+  void* shared =
+      reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  syscall(SYS_close, file);
+  if (shared != MAP_FAILED) g_state = static_cast<State*>(shared);
+}
 
 bool is_below(const char* path) {
-  return strncmp(path, g_root, g_root_bytes) == 0 && (path[g_root_bytes] == '/' || path[g_root_bytes] == '\0');
+  return strncmp(path, g_state->root, g_state->root_bytes) == 0 &&
+         (path[g_state->root_bytes] == '/' || path[g_state->root_bytes] == '\0');
 }
 
 bool is_file_below(int descriptor) {
@@ -48,13 +80,17 @@ bool is_path_below(int directory, const char* path) {
 
 // The errno that the call ends with; 0 where it does not fail. A signal comes before the call.
 int fault(bool counts, const char* name, const char* path, std::initializer_list<int> errors) {
-  if (g_root_bytes == 0 || !counts) return 0;
-  if (g_error > 0 && std::find(errors.begin(), errors.end(), g_error) == errors.end()) return 0;
-  const long number = g_calls++;
-  if (number < g_first || number - g_first >= g_count) return 0;
-  if (g_failed[0] == '\0') snprintf(g_failed, sizeof(g_failed), "%s %s", name, path == nullptr ? "" : path);
-  if (g_error > 0) return g_error;
-  kill(getpid(), -g_error);
+  State& state = *g_state;
+  if (state.root_bytes == 0 || !counts) return 0;
+  if (state.error > 0 && std::find(errors.begin(), errors.end(), state.error) == errors.end()) return 0;
+  if (state.error < 0 && state.signalled != getpid()) return 0;
+  const long number = state.calls++;
+  if (number < state.first || number - state.first >= state.count) return 0;
+  if (state.failed[0] == '\0')
+    snprintf(state.failed, sizeof(state.failed), "%s%s %s", state.signalled == getpid() ? "" : "in a worker: ", name,
+             path == nullptr ? "" : path);
+  if (state.error > 0) return state.error;
+  kill(getpid(), -state.error);
   return 0;
 }
 
@@ -68,16 +104,20 @@ Function* next(const char* name) {
 // From now on call `first` and the `count` - 1 after it fail, of those below `root` that can end with `error`; a
 // negative one is a signal, before any call. Without a root nothing fails any more.
 EXPORT void fail_calls(const char* root, long first, long count, int error) {
-  g_first = first;
-  g_count = count;
-  g_error = error;
-  g_calls = 0;
-  g_failed[0] = '\0';
-  snprintf(g_root, sizeof(g_root), "%s", root);
-  g_root_bytes = strlen(g_root);
+  State& state = *g_state;
+  state.root_bytes = 0;
+  state.first = first;
+  state.count = count;
+  state.error = error;
+  state.signalled = getpid();
+  state.calls = 0;
+  state.failed[0] = '\0';
+  snprintf(state.root, sizeof(state.root), "%s", root);
+  state.root_bytes = strlen(root);
 }
-EXPORT long calls_made() { return g_calls; }
-EXPORT const char* call_failed() { return g_failed; }
+EXPORT long calls_made() { return g_state->calls; }
+EXPORT const char* call_failed() { return g_state->failed; }
+EXPORT long state_bytes() { return sizeof(State); }
 
 #define FAILING(result, name, parameters, arguments, failed, counts, path, ...) \
   EXPORT result name parameters {                                               \

@@ -132,7 +132,7 @@ def _on_a_side_stream(exported: Any) -> None:
     exported.graph_module.recompile()
 
 
-def _on_their_streams(exported: Any) -> None:
+def on_their_streams(exported: Any) -> None:
     """Puts what stands between the wait of a side stream and its next record on that stream, as `with stream:` does."""
     streams, side = torch.ops.streams, 0
     for node in exported.graph_module.graph.nodes:
@@ -243,12 +243,12 @@ def cases() -> dict[str, Case]:
         "regions": Case(_regions, two, strict=True),
         "profiled": Case(lambda x, y: torch.relu(x @ y) + 1, two, {"cpp.enable_kernel_profile": True}),
         "streams": Case(lambda x, y: (torch.relu(x) @ y, y.sin().sum(0)), two, change=_on_a_side_stream),
-        "streams_fork_join": Case(_fork_join, two, change=_on_their_streams),
-        "streams_pipeline": Case(_pipeline, two, change=_on_their_streams),
-        "streams_pools": Case(_pipeline, two, {"memory_planning": True}, change=_on_their_streams),
-        "streams_side_kernels": Case(_side_kernels, two, change=_on_their_streams),
-        "streams_there_and_back": Case(_there_and_back, two, change=_on_their_streams),
-        "streams_two_branches": Case(_two_branches, two, change=_on_their_streams),
+        "streams_fork_join": Case(_fork_join, two, change=on_their_streams),
+        "streams_pipeline": Case(_pipeline, two, change=on_their_streams),
+        "streams_pools": Case(_pipeline, two, {"memory_planning": True}, change=on_their_streams),
+        "streams_side_kernels": Case(_side_kernels, two, change=on_their_streams),
+        "streams_there_and_back": Case(_there_and_back, two, change=on_their_streams),
+        "streams_two_branches": Case(_two_branches, two, change=on_their_streams),
         "tensor_descriptors": Case(_double, (_square(),), strict=True),
     }
 

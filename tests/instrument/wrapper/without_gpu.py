@@ -56,7 +56,10 @@ class _Driver:
     """Triton's driver of a GPU that is not there."""
 
     launcher_cls = None
-    utils = types.SimpleNamespace(get_device_properties=lambda _: {"max_shared_mem": 232448, "warpSize": 32})
+    utils = types.SimpleNamespace(
+        get_device_properties=lambda _: {"max_shared_mem": 232448, "warpSize": 32},
+        unload_module=lambda _: None,
+    )
 
     def get_current_target(self) -> Any:
         return GPUTarget("cuda", 90, 32)

@@ -13,13 +13,14 @@ from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import FAULT, Finding
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import GPU_CORE, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.checks import faults
-from aoti_debug.triage.investigation import gpu_core
+from aoti_debug.triage.investigation import confirm_by_repro, gpu_core
+from aoti_debug.triage.investigation.confirm_by_repro import Confirmation
 from aoti_debug.triage.investigation.investigation import Investigation, Suspicion
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
 from tests import factories
@@ -244,3 +245,30 @@ def test_a_fault_of_the_host_needs_no_core_dump(tmp_path: Path, monkeypatch: pyt
     found, runs = confirmed(monkeypatch, on_gpu(tmp_path, "first", code=1))
     assert runs.environments == []
     assert (found.evidence, found.warnings) == ((), ())
+
+
+@pytest.mark.parametrize(("returned", "dumped"), [(True, True), (False, False)])
+def test_a_kernel_that_hangs_gets_a_core_dump_and_a_host_that_hangs_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: bool, dumped: bool
+) -> None:
+    manifest = factories.make_manifest(factories.site("kernel", factories.arg("x")), device="cuda")
+    writer = factories.JournalWriter()
+    writer.call_begin()
+    writer.launch_begin(0, 0, X)
+    if returned:
+        writer.launch_end(0)
+    ended = Exit(ExitKind.TIMEOUT, "no progress for 5 s")
+    first = open_run(factories.run_directory(tmp_path, manifest, writer, name="first", exit=ended))
+    runs = DumpingRuns(on_gpu(tmp_path, "second", dumped=True))
+    text = "#0  0x7f00 in kernel<<<(16,1,1),(128,1,1)>>> () at kernel.py:31\n"
+    monkeypatch.setattr(faults, "find_program", lambda _: Path("/bin/cuda-gdb"))
+    monkeypatch.setattr(gpu_core, "read", lambda _: gpu_core.parse(text))
+    monkeypatch.setattr(confirm_by_repro, "confirm", lambda *_: Confirmation(None, (), ()))
+    investigation = cast(
+        "Investigation", SimpleNamespace(runs=runs, steps=Steps(None), options=SimpleNamespace(stall=5.0))
+    )
+    suspicion = Suspicion(Finding(HANG, "it hangs", Place("0.0", "kernel")), DiagnosedRun(first))
+    found = faults.HANG_CHECK.confirm(investigation, suspicion).finding
+    said = "cuda-gdb: the warp that it shows was in kernel at kernel.py:31"
+    assert (said in found.evidence) == dumped
+    assert runs.environments == ([{}] if dumped else [])

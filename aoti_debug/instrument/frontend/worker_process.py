@@ -35,6 +35,7 @@ from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Re
 WITHOUT_LOWERING = "aoti_debug.instrument.frontend.worker.without_lowering"
 LINE_WIDTH = 300
 _STACK_SECONDS, _POLL_SECONDS = 1.0, 0.05
+_PTXAS = "TRITON_PTXAS_PATH"
 
 
 def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
@@ -49,7 +50,7 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
     with contextlib.suppress(FileNotFoundError):
         (folder / messages.ANSWER).unlink()
     with environment(folder, torch) as changes, log.open("ab") as output:
-        with _started(command, {**os.environ, **changes}, output.fileno()) as child:
+        with _started(command, {**inherited(torch), **changes}, output.fileno()) as child:
             try:
                 status = child.wait(timeout)
             except subprocess.TimeoutExpired:
@@ -69,6 +70,26 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
         )
         raise _explained(error, folder, Ending.DEATH, ended, _stack(folder))
     return answered(answer, folder, lambda lines: _keep_log(log, lines), lambda: _text(log))
+
+
+def inherited(torch: Torch) -> dict[str, str]:
+    """The environment variables of this process, without the assembler that torch has named in them for Triton.
+
+    torch names its own one when it compiles the first kernel (torch/_inductor/runtime/compile_tasks.py). The worker's
+    does the same; but sources of kernels hold a hash with the version of the assembler that was named before that, and
+    what autotuning has found for them is looked up by it.
+    """
+    variables = dict(os.environ)
+    chosen = torch.directory / "bin" / "ptxas"
+    if variables.get(_PTXAS) == str(chosen) and _PTXAS.encode() not in _at_start():
+        del variables[_PTXAS]
+    return variables
+
+
+def _at_start() -> frozenset[bytes]:
+    """The names of the environment variables that this process was started with."""
+    entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    return frozenset(entry.partition(b"=")[0] for entry in entries)
 
 
 def _started(command: PythonCommand, variables: Mapping[str, str], output: int) -> Child:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import worker_process
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Request
+from tests.paths import ROOT
 
 TORCH = Torch("2.13.0", Path("/nowhere"), "fingerprint")
 
@@ -62,6 +64,21 @@ def test_configurations_of_the_user_come_before_those_of_earlier_builds(
         assert json.loads((tmp_path / "lowering" / messages.AUTOTUNED).read_text()) == ["ab/k.best_config"]
     assert (users / "ab/k.best_config").read_text() == "the user's"
     assert (earlier / "k.best_config").read_text() == "earlier"
+
+
+@pytest.mark.parametrize(("path", "kept"), [("/nowhere/bin/ptxas", False), ("/usr/local/bin/ptxas", True)])
+def test_the_assembler_that_torch_has_chosen_is_not_handed_on(
+    monkeypatch: pytest.MonkeyPatch, path: str, kept: bool
+) -> None:
+    monkeypatch.setenv("TRITON_PTXAS_PATH", path)
+    assert ("TRITON_PTXAS_PATH" in worker_process.inherited(TORCH)) is kept
+
+
+def test_the_assembler_that_the_user_has_chosen_is_handed_on() -> None:
+    code = f"from {__name__} import TORCH, worker_process; print(worker_process.inherited(TORCH)['TRITON_PTXAS_PATH'])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_PTXAS_PATH": "/nowhere/bin/ptxas"}
+    printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert printed.stdout == "/nowhere/bin/ptxas\n"
 
 
 def test_a_cache_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

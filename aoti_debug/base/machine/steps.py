@@ -109,12 +109,15 @@ _AGAIN = 30.0  # seconds after which work that has not ended by then is interrup
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Limits the time of the work in it, in the main thread of a process; in another one there is no limit.
+    """Limits the time of the work in it, in the main thread of a process.
+
+    There is no limit in another thread, and where the timer of the process is in use already, as by a test's time limit.
 
     Raises:
         OutOfTime: the time is over.
     """
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getitimer(signal.ITIMER_REAL)[0]:
         yield
         return
 

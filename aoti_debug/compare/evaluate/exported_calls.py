@@ -258,8 +258,12 @@ class InPlaceEvaluation(Evaluation):
 
 
 def _copied(args: Sequence[Any]) -> list[Any]:
-    """Arguments with copies of the tensors that can be held."""
-    return [item.clone() if _can_be_held(item) else item for item in args]
+    """Arguments with copies of the tensors of integers: others have no arithmetic that is checked by rules."""
+    return [item.clone() if _can_be_held(item) and not _is_rounded(item) else item for item in args]
+
+
+def _is_rounded(tensor: torch.Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _held_arguments(
@@ -296,8 +300,7 @@ def _has_same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 def _fill(tensor: torch.Tensor, which: int) -> None:
     """Fills fresh memory: 0 with ones, or zeros of integers; 1 with NaN, or ones of integers."""
-    is_rounded = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    tensor.fill_((1.0, math.nan)[which] if is_rounded else which)
+    tensor.fill_((1.0, math.nan)[which] if _is_rounded(tensor) else which)
 
 
 def _failure(evaluation: Evaluation, node: Node, call: int) -> NotEvaluableError:

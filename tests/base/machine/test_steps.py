@@ -168,6 +168,16 @@ def test_work_that_is_done_in_time_is_left_alone() -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+def test_a_timer_that_is_in_use_is_left_alone() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 600)
+    try:
+        with time_limit(0.001):
+            time.sleep(0.02)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 500
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def test_another_thread_has_no_limit() -> None:
     done: list[tuple[float, float]] = []
 

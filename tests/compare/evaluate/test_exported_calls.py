@@ -233,3 +233,26 @@ def test_fresh_memory_is_filled_as_it_is_asked_for() -> None:
     assert bool(y[1:].isnan().all())
     assert torch.equal(y[:1], x[:1])
     assert torch.equal(z, x)
+
+
+class Bytes(nn.Module):
+    """Integers that are added to in place and wrap around, and a number that an integer cannot hold."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = (x * 1e20).to(torch.int32)
+        return wide.to(torch.uint8).add_(200).add_(100)
+
+
+def test_results_that_are_not_exact_are_noted_once_for_a_node() -> None:
+    x = torch.ones(4)
+    with torch.no_grad():
+        called = calls(exported(Bytes(), x), x)
+        called.call()
+        called.call()
+    targets = {called.graph.by_name[name].target: found for name, found in called.inexact.items()}
+    assert targets["aten.to.dtype"].is_open or "cannot hold" in targets["aten.to.dtype"].seen
+    added = next(found for target, found in targets.items() if target.startswith("aten.add_"))
+    assert added.seen.startswith("wraps around in 4 of 4 elements, beyond the range of uint8")
+    exact = calls(exported(Casts(), torch.ones(4, 8)), torch.ones(4, 8))
+    exact.call()
+    assert not exact.inexact

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aoti_debug.app.python.debug import debug
     from aoti_debug.app.python.notebook import load_ipython_extension
-    from aoti_debug.app.python.numbers import RoundingOptions, SampleOptions, invariance, precision
+    from aoti_debug.app.python.numbers import RoundingOptions, SampleOptions, invariance, invariance_by_size, precision
     from aoti_debug.app.python.procedures import compare, equal, repro, triage
     from aoti_debug.app.python.record import record
     from aoti_debug.base.version import __version__
@@ -56,6 +56,7 @@ __all__ = [
     "inspect_modules",
     "inspector",
     "invariance",
+    "invariance_by_size",
     "load_file",
     "load_ipython_extension",
     "load_launch",
@@ -81,6 +82,7 @@ _MODULES = {
     "inspect_modules": "aoti_debug.package.printing.inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",
     "invariance": "aoti_debug.app.python.numbers",
+    "invariance_by_size": "aoti_debug.app.python.numbers",
     "load_file": "aoti_debug.runs.rundir.load_tensors",
     "load_ipython_extension": "aoti_debug.app.python.notebook",
     "load_launch": "aoti_debug.runs.rundir.load_tensors",

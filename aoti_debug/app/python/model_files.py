@@ -190,3 +190,30 @@ def batched(call: GivenModel, sizes: Sequence[int]) -> GivenModel:
         return {0: batch} if is_batch else None
 
     return replace(call, dynamic_shapes=pytree.tree_map(dims, call.inputs.args))
+
+
+def of_size(inputs: Inputs, row: int, size: int) -> Inputs:
+    """Inputs of a batch of another size, which begins with a row of these; the others follow, again from the first one.
+
+    Args:
+        inputs: tensors that are as long as the first one have a row for each sample.
+
+    Raises:
+        UsageError: there is no tensor with rows, or no such row.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    leaves = pytree.tree_leaves(inputs.args)
+    lengths = [leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.ndim]
+    length = lengths[0] if lengths else 0
+    if not 0 <= row < length:
+        raise UsageError(f"the inputs have {length} rows: there is no row {row}", hint="row=0")
+    order = [row, *(other for other in range(length) if other != row)]
+    rows = [order[index % length] for index in range(size)]
+
+    def chosen(leaf: Any) -> Any:
+        is_batch = isinstance(leaf, torch.Tensor) and leaf.ndim > 0 and leaf.shape[0] == length
+        return leaf[rows].clone() if is_batch else leaf
+
+    return Inputs(pytree.tree_map(chosen, inputs.args), {})

@@ -9,11 +9,12 @@ from typing import Any
 from aoti_debug.app.python import finding_text, model_files
 from aoti_debug.app.python.model_files import GivenModel
 from aoti_debug.app.python.procedures import settings_of
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.invariance.fixed_batch import FixedBatch, FixedBatchOptions, fixed_batch, fixed_lines
 from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions
 from aoti_debug.compare.invariance.invariance import invariance as compare_samples
 from aoti_debug.compare.invariance.text import invariance_lines
@@ -110,6 +111,67 @@ def invariance(
     )
     with sharing_search_path(), sharing_torch_settings():
         return SampleInBatches(compare_samples(options))
+
+
+@dataclass(frozen=True)
+class SampleInFixedBatches:
+    """A sample in packages whose batch is fixed. `print` shows the outputs that have other bits for it."""
+
+    found: FixedBatch
+
+    @property
+    def is_same(self) -> bool:
+        """True if every output is known to have the same bits for the sample in every run."""
+        return self.found.exit_code == EXIT_CLEAN
+
+    def __str__(self) -> str:
+        return "\n".join(fixed_lines(self.found))
+
+
+def invariance_by_size(
+    model: Any,
+    *inputs: Any,
+    sizes: Sequence[int] = SIZES,
+    row: int = 0,
+    imports: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+) -> SampleInFixedBatches:
+    """Exports a module for each size of the batch, and compares what the packages return for a sample, bit for bit.
+
+    It is for a module that cannot be exported with a batch that varies. Packages of several sizes are several
+    compilations: outputs are compared, and no launch is named. Of the largest size, other places of the sample and
+    other values beside it are run as well.
+
+    Args:
+        model: a `torch.nn.Module`, which is not changed.
+        inputs: of a call; the first dimension of those as long as the first one is the batch.
+        sizes: of the batch.
+        row: of the inputs: the sample.
+        imports: modules of Python that register the model's custom operators.
+        inductor_configs: settings of torch._inductor.config.
+        out: where the directory of the runs is made; None for `aoti-debug/diffs`.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
+            exported, built or started.
+        ModelFaultError: the model crashes, hangs or raises an exception.
+        RunDirError: an output cannot be read.
+    """
+    configs = settings_of(model, inductor_configs)
+    files = [
+        model_files.written(GivenModel(model, model_files.of_size(Inputs(inputs, {}), row, size), None, configs))
+        for size in sorted(set(sizes))
+    ]
+    options = FixedBatchOptions(
+        models=tuple(file.model for file in files),
+        inputs=files[-1].inputs,
+        inductor_configs=configs,
+        out=ResultKind.DIFFS.place() if out is None else Path(out),
+        user_code=UserCode(tuple(imports)),
+    )
+    with sharing_search_path(), sharing_torch_settings():
+        return SampleInFixedBatches(fixed_batch(options))
 
 
 @dataclass(frozen=True)

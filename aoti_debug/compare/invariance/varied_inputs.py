@@ -107,7 +107,8 @@ def varied_size(signature: ModelSignature, name: str) -> VariedSize:
     """
     found = list(_sizes(signature))
     if not found:
-        raise UsageError("every size of the inputs is fixed: there is one batch only", hint=_EXPORT_HINT)
+        hint = f"{_EXPORT_HINT}; --fixed looks at other places and other values in the one batch"
+        raise UsageError("every size of the inputs is fixed: there is one batch only", hint=hint)
     chosen = next((size for size in found if _is_meant(size, name, signature)), None)
     if chosen is None:
         known = ", ".join(f"{size.symbol} ({size.text})" for size in found)

@@ -19,7 +19,7 @@ _SCHEMAS = {path.name.partition(".")[0]: path for path in sorted((_HERE / "schem
     metavar="NAME",
     type=click.Choice(list(_SCHEMAS)),
     help="Print the JSON schema of what this command prints with --json; ranks: show, of a run of several ranks; "
-    "bisect-settings: bisect --settings. "
+    "bisect-settings: bisect --settings; invariance-fixed: invariance --fixed. "
     f"Names: {', '.join(_SCHEMAS)}.",
 )
 def command(*, schema: str | None) -> None:

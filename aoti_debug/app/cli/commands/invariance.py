@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -15,6 +16,7 @@ from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, Us
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.invariance.fixed_batch import FixedBatchOptions, fixed_batch, fixed_document, fixed_lines
 from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
 from aoti_debug.compare.invariance.remedies import candidates, padding_price, try_remedies, untried
 from aoti_debug.compare.invariance.text import MAX_LISTED, document, invariance_lines
@@ -62,6 +64,12 @@ from aoti_debug.views.report import answer_page
     help="Of an exported program that varies: build it with settings and decompositions that may keep the bits equal, "
     "and see if they do.",
 )
+@click.option(
+    "--fixed",
+    is_flag=True,
+    help="Of a model whose batch is fixed: compare the sample's outputs at other places of the batch, and among other "
+    "values.",
+)
 @options.inputs("the embedded ones")
 @options.random_inputs()
 @options.inductor_configs
@@ -69,7 +77,7 @@ from aoti_debug.views.report import answer_page
 @options.out(ResultKind.DIFFS, "the runs")
 @options.report_page
 @click.option("--all", "show_all", is_flag=True, help="List every launch.")
-@options.json_output("invariance")
+@options.json_output("invariance", " With --fixed it is another one: invariance-fixed.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -80,6 +88,7 @@ def command(
     sample: str,
     others: str,
     fixes: bool,
+    fixed: bool,
     inputs: Path | None,
     random_inputs: int | None,
     configs: tuple[str, ...],
@@ -97,6 +106,8 @@ def command(
     of all that they read and write are compared bit for bit. Exit code 1: a launch or an output has other bits for the
     sample; 8: the same as far as it is known.
     """
+    if fixed:
+        _fixed(context, user_code, as_json=as_json)
     kind = archive.inspect(model).kind
     if fixes and kind is not ArtifactKind.EXPORTED:
         raise UsageError(f"{model} cannot be built with other settings", hint="--fix takes an exported program")
@@ -125,6 +136,42 @@ def command(
     if with_report or opens:
         show_page(answer_page.write(found.directory), opens=opens, err=as_json)
     context.exit(exit_code(found))
+
+
+_NOT_OF_FIXED = frozenset({"dim", "sizes", "others", "fixes", "with_report", "opens", "show_all"})
+
+
+def _fixed(context: click.Context, user_code: UserCode, *, as_json: bool) -> NoReturn:
+    """Answers for a model whose batch is fixed.
+
+    Raises:
+        UsageError: an option has no meaning there.
+    """
+    given = context.params
+    others = [word for name, word in options.given(context).items() if name in _NOT_OF_FIXED]
+    if others:
+        raise UsageError(
+            f"--fixed and {others[0]} exclude each other", hint="a fixed batch has one size, and no remedy"
+        )
+    sample = parse_sample(given["sample"]) or range(1)
+    if len(sample) != 1:
+        raise UsageError("--fixed takes one row", hint="--sample 0")
+    chosen = FixedBatchOptions(
+        models=(given["model"],),
+        sample=sample.start,
+        inputs=given["inputs"],
+        random_inputs=given["random_inputs"],
+        inductor_configs=options.parse_configs(given["configs"]),
+        out=given["out"],
+        user_code=user_code,
+    )
+    with StepLines(LastDurations("invariance", str(given["model"].resolve()))) as progress:
+        found = fixed_batch(chosen, progress)
+    if as_json:
+        print_json(fixed_document(found))
+    else:
+        print_lines(["", *fixed_lines(found)])
+    context.exit(found.exit_code)
 
 
 def advice(found: Invariance, *, is_fixed: bool, is_exported: bool) -> list[str]:

@@ -74,6 +74,7 @@ def test_all_names_are_there() -> None:
         "inspect_modules",
         "inspector",
         "invariance",
+        "invariance_by_size",
         "load_file",
         "load_ipython_extension",
         "load_launch",

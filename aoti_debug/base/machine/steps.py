@@ -111,7 +111,7 @@ _AGAIN = 30.0  # seconds after which work that has not ended by then is interrup
 def time_limit(seconds: float) -> Iterator[None]:
     """Limits the time of the work in it, in the main thread of a process.
 
-    There is no limit in another thread, and where the timer of the process is in use already, as by a test's time limit.
+    There is no limit in another thread, and where the timer of the process is in use already.
 
     Raises:
         OutOfTime: the time is over.

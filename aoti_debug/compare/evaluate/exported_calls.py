@@ -263,7 +263,7 @@ def _copied(args: Sequence[Any]) -> list[Any]:
 
 
 def _is_rounded(tensor: torch.Tensor) -> bool:
-    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    return bool(tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
 def _held_arguments(

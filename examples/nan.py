@@ -2,7 +2,7 @@
 
 $ python examples/nan.py nan.pt2
 $ aoti-debug triage nan.pt2
-NOT FINITE your model computes NaN in eager, too: NaN in buf2: aten.div.Tensor: relu[2, 0] = 0 / sum_1[2, 0] = 0, zero divided by zero
+NOT FINITE your model computes NaN in eager, too: NaN in buf2: aten.div.Tensor: relu[2, 0] = 0 / sum_1[2, 0] = 0, …
   where    examples/nan.py:26 in forward: return (hidden / hidden.sum(-1, keepdim=True)).tanh()
   origin   0.1  cpp_fused_div_relu_sum_tanh_0  (aten.div.Tensor)  buf2[2, 0]
   because  buf2[2, 0] is NaN, the first of 16 (shown by native)

@@ -195,7 +195,8 @@ class TextTable:
         hidden = ["names are shortened"] if self.shortened else []
         if self.dropped:
             *others, last = self.dropped
-            hidden.append(f"{', '.join(others)} and {last} are left out" if others else f"{last} is left out")
+            verb = "are" if others or last.endswith("s") else "is"
+            hidden.append(f"{', '.join(others)}{' and ' if others else ''}{last} {verb} left out")
         return [*self.lines, *(wrapped(f"{', '.join(hidden)}; {option} shows everything", width) if hidden else ())]
 
 

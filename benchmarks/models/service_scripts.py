@@ -1,6 +1,7 @@
 """Scripts of other kinds: services, training, processes; each with a fault to plant.
 
-They call `torch.compile` with graph breaks and gradients, catch what a model raises, fork, and lose a worker of a pool.
+They call `torch.compile` with graph breaks and gradients, catch what a model raises, fork, lose a worker of a pool, and
+hang.
 """
 
 from __future__ import annotations
@@ -237,4 +238,40 @@ if __name__ == "__main__":
     kind="fault",
 )
 
-SCRIPTS = (SERVICE, TRAINING, HTTP, FORKED, POOL)
+SOLVER = PublicScript(
+    "solver_that_never_ends",
+    """
+import torch
+
+@torch.library.custom_op("solver::root", mutates_args=())
+def root(x: torch.Tensor) -> torch.Tensor:
+    guess = x.clone()
+    while not (guess * guess - x).abs().max() < 1e-3:  # Newton's method
+        guess = (guess + x / guess) / 2
+    return guess
+
+@root.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        energy = (x * x).sum(-1)
+        length = torch.ops.solver.root(energy)
+        return x / length.unsqueeze(-1)
+
+program = torch.export.export(Model(), (torch.ones(3, 4),))
+model = torch._inductor.aoti_load_package(torch._inductor.aoti_compile_and_package(program))
+rows = torch.arange(1.0, 13.0).reshape(3, 4)
+for step in range(4):
+    print(step, round(model(rows).sum().item(), 4), flush=True)
+    rows[step % 3] += 1.0
+""",
+    "    rows[step % 3] += 1.0",
+    "    rows[step % 3] *= step - 1.0",
+    operator="solver::root",
+    line="length = torch.ops.solver.root(energy)",
+    kind="hang",
+)
+
+SCRIPTS = (SERVICE, TRAINING, HTTP, FORKED, POOL, SOLVER)

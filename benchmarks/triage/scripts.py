@@ -1,4 +1,4 @@
-"""Fifteen scripts under `aoti-debug exec`, unmodified, and with a planted fault under `aoti-debug triage`.
+"""Sixteen scripts under `aoti-debug exec`, unmodified, and with a planted fault under `aoti-debug triage`.
 
 The table also says how many commands a user types, and how long they take: from a script with a fault to the model
 line, and to the repro of the launch, which is the command that the triage names next.
@@ -26,7 +26,9 @@ from benchmarks.models.public_scripts import PublicScript
 
 SCRIPTS = (*public_scripts.SCRIPTS, *service_scripts.SCRIPTS)
 _NO = "**no**"
-_A_FAULT = 11  # the exit code of a repro whose launch fails again: docs/repro.md
+_ENDS = {"fault": 11, "hang": 124}  # exit codes of repros: docs/repro.md, and of `timeout`; others: 0
+_STALL = 5  # seconds after which a script hangs
+_LONGEST = {"hang": 60}  # seconds after which a repro of such a finding is ended
 _COLUMNS = (
     *("script", "same output", "launches", "finding", "kernel", "model line"),
     *("to the line: commands, s", "to the repro: commands, s", "alone, s", "`exec`, s"),
@@ -61,12 +63,12 @@ def measured(script: PublicScript, folder: Path) -> tuple[str, ...]:
     is_same = (alone.stdout, alone.returncode) == (recorded.stdout, recorded.returncode)
     launches = len(open_run(base=folder / "aoti-debug" / "runs").launches) if is_same else 0
     path.write_text(script.planted)
+    option = (*option, "--stall", str(_STALL)) if script.kind == "hang" else option
     triaged, line_seconds = _run(folder, "-m", "aoti_debug", "triage", "--json", *option, *words)
     found = json.loads(triaged.stdout) if triaged.stdout.startswith("{") else {}
     kernel, line = found.get("kernel") or "", (found.get("text") or "").strip()
     named = f"{found['line']}: {line}" if line else found.get("what") or triaged.stderr.strip().splitlines()[-1]
-    expected = _A_FAULT if script.kind == "fault" else 0
-    repeated, repro_seconds = _repeated(folder, expected, *found.get("next", ()))
+    repeated, repro_seconds = _repeated(folder, script.kind, *found.get("next", ()))
     return (
         script.name,
         _yes(is_same),
@@ -81,17 +83,17 @@ def measured(script: PublicScript, folder: Path) -> tuple[str, ...]:
     )
 
 
-def _repeated(folder: Path, expected: int, *commands: str) -> tuple[bool, float]:
+def _repeated(folder: Path, kind: str, *commands: str) -> tuple[bool, float]:
     """Runs the first command that a finding names: the repro; returns whether it shows the same, and the seconds.
 
     Args:
-        expected: the exit code of a repro that shows the same.
+        kind: of the finding.
     """
     program, *words = shlex.split(commands[0]) if commands else [""]
     if program != "python":
         return False, 0.0
-    done, seconds = _run(folder, *words)
-    return done.returncode == expected, seconds
+    done, seconds = _run(folder, *words, longest=_LONGEST.get(kind, 0))
+    return done.returncode == _ENDS.get(kind, 0), seconds
 
 
 def _expected(text: str, is_expected: object) -> str:
@@ -102,11 +104,15 @@ def _yes(value: object) -> str:
     return "yes" if value else _NO
 
 
-def _run(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], float]:
-    """Runs Python in a folder; returns how it ended, and the seconds that it took."""
+def _run(folder: Path, *words: str, longest: int = 0) -> tuple[subprocess.CompletedProcess[str], float]:
+    """Runs Python in a folder; returns how it ended, and the seconds that it took.
+
+    Args:
+        longest: seconds after which it is killed; 0: never.
+    """
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, *words],
+        ["timeout", str(longest), sys.executable, *words],
         cwd=folder,
         env=checkout.environment(),
         capture_output=True,

@@ -118,7 +118,7 @@ def test_the_call_that_a_triage_looks_into(
     assert str(recorded).startswith("NOT FINITE call 1 returned values that are not finite\n")
     assert f"  next  aoti-debug triage {call.package} --inputs {call.inputs}\n" in str(recorded)
     found = aoti_debug.triage(recorded, imports=["tests.faulty_ops"])
-    assert (found.finding.kind, found.finding.what) == (NONFINITE, "NaN in x, an input of the model")
+    assert (found.finding.kind, found.finding.what) == (NONFINITE, "NaN in x[0, 0], an input of the model")
     recorded.remove()
     assert recorded.runs == ()
     assert open_run().path != call.run.path

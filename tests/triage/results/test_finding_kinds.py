@@ -3,7 +3,7 @@ from __future__ import annotations
 import importlib
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, UNFINISHED
 from aoti_debug.triage import session
 from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.investigation.investigation import Check
@@ -35,7 +35,7 @@ def test_a_kind_is_confirmed_by_its_own_check() -> None:
 
 
 def test_every_kind_has_a_check_but_those_of_a_build_and_of_a_comparison() -> None:
-    others = {CLEAN, INCOMPLETE, BUILD_FAILURE, REFUSED, DIFFERS}
+    others = {CLEAN, INCOMPLETE, UNFINISHED, BUILD_FAILURE, REFUSED, DIFFERS}
     assert set(finding_kinds.KINDS) == {*others, *(check.kind for check in session.CHECKS)}
 
 

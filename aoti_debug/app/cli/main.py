@@ -95,7 +95,7 @@ class Verbs(click.Group):
             if similar:
                 line = shlex.join(["aoti-debug", similar, *args[1:]])
                 raise click.UsageError(f"there is no command {args[0]}; perhaps: {line}", ctx) from error
-            raise
+            raise click.UsageError(f"there is no command {args[0]}", ctx) from error
         if name is not None and found is not None and not _only_describes(ctx, args) and _has_project():
             from aoti_debug.app.cli.project_defaults import defaults_of  # most projects have no such table
 

@@ -128,7 +128,7 @@ def test_a_forgotten_verb_is_offered(capsys: pytest.CaptureFixture[str]) -> None
     [
         (["triag", "a b.pt2"], "there is no command triag; perhaps: aoti-debug triage 'a b.pt2'"),
         (["sh"], "there is no command sh; perhaps: aoti-debug show"),
-        (["qqqq"], "No such command 'qqqq'."),
+        (["qqqq"], "there is no command qqqq"),
     ],
 )
 def test_a_misspelt_command_is_offered(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:

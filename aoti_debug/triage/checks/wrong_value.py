@@ -30,6 +30,7 @@ from aoti_debug.triage.investigation.confirm_by_repro import proof
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.triage_runs import SMALL, fits_beside
 from aoti_debug.triage.results import wrong_value_finding
+from aoti_debug.triage.results.wrong_value_finding import AS_RECORDED
 
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 MAX_LAUNCHES = 5000  # that are compared without being asked for
@@ -100,14 +101,19 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     if suspicion.finding.kind != WRONG_VALUE or (suspicion.finding.possible and not suspicion.needed):
         return Outcome(suspicion.finding, suspicion.run)
     if launch is None:
-        return Outcome(_with_search(suspicion.finding, investigation), suspicion.run)
+        is_search = suspicion.finding.where is None or not suspicion.finding.where.launch
+        finding = _with_search(suspicion.finding, investigation) if is_search else suspicion.finding
+        return Outcome(finding, suspicion.run)
     confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
     if confirmation.repro is not None:
         messages.move_to_repro(investigation.repro.parent, confirmation.repro)
     of_source = tuple(trial for trial in confirmation.trials if trial.mode.name in replay.SOURCE)
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)
-    stage = wrong_value_finding.stage(launch, [trial.evidence.outcome for trial in of_source])
+    outcomes = [trial.evidence.outcome for trial in of_source]
+    stage = wrong_value_finding.stage(launch, outcomes)
+    if finding.origin is None and AS_RECORDED in outcomes:  # the lowering of one of several operators
+        finding = _with_search(finding, investigation)
     seen = tuple(
         f"its source, replayed with checks: {replay.headline(trial.evidence)}"
         for trial in of_source
@@ -118,16 +124,17 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
 
 
 def _with_search(finding: Finding, investigation: Investigation) -> Finding:
-    """The finding with the command that looks for the pass or the decomposition, where there is a program to build."""
+    """The finding with the command that looks for the pass or the lowering, where there is a program to build."""
     options = investigation.options
-    has_launch = finding.where is not None and finding.where.launch
-    if has_launch or archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
+    if archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
         return finding
     chosen = [word for name in options.user_code.imports for word in ("--import", name)]
     chosen += [word for path in options.user_code.libraries for word in ("--load-library", str(path))]
+    configs = options.inductor_configs.items()
+    chosen += [word for key, value in configs for word in ("--inductor-config", f"{key}={value}")]
     chosen += [] if options.inputs is None else ["--inputs", str(options.inputs)]
     command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *chosen])
-    return replace(finding, next=(command,))
+    return replace(finding, next=(*finding.next, command))
 
 
 def with_program(investigation: Investigation) -> tuple[Comparison, Suspicion | None] | None:

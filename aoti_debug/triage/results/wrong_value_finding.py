@@ -38,6 +38,7 @@ from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
+AS_RECORDED = "as recorded"  # of a replay: it computes what was recorded
 _AS_ITS_GRAPH = (LaunchVerdict.OK, LaunchVerdict.BETTER, LaunchVerdict.ROUNDING)
 
 
@@ -116,7 +117,7 @@ def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
     Args:
         outcomes: of the replays that ran the kernel's source in another way than the compiled one.
     """
-    if "as recorded" in outcomes:
+    if AS_RECORDED in outcomes:
         return ("its source computes the same values in another way of running it: the lowering or fusion is wrong",)
     if "differs" in outcomes:
         return ("its source computes other values in another way of running it: its compilation is suspect",)

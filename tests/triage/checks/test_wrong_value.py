@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.outcome import WRONG_VALUE
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.triage.checks import wrong_value
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
+
+FINDING = Finding(WRONG_VALUE, "15 of 30 elements are not what the program says", next=("python repro.py",))
+
+
+@pytest.mark.parametrize("kind", [ArtifactKind.EXPORTED, ArtifactKind.PACKAGE])
+def test_a_search_for_the_lowering_builds_as_the_triage_has_built(
+    monkeypatch: pytest.MonkeyPatch, kind: ArtifactKind
+) -> None:
+    monkeypatch.setattr(wrong_value.archive, "inspect", lambda _: SimpleNamespace(kind=kind))
+    code = UserCode(("passes",), (Path("ops.so"),))
+    options = TriageOptions(Path("m.pt2"), inputs=Path("x.pt"), user_code=code, inductor_configs={"max_autotune": True})
+    investigation: Any = SimpleNamespace(options=options)
+    command = (
+        "aoti-debug bisect m.pt2 --settings --import passes --load-library ops.so --inductor-config max_autotune=True "
+        "--inputs x.pt"
+    )
+    expected = (*FINDING.next, *((command,) if kind is ArtifactKind.EXPORTED else ()))
+    assert wrong_value._with_search(FINDING, investigation).next == expected

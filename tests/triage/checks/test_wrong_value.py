@@ -20,7 +20,7 @@ FINDING = Finding(WRONG_VALUE, "15 of 30 elements are not what the program says"
 def test_a_search_for_the_lowering_builds_as_the_triage_has_built(
     monkeypatch: pytest.MonkeyPatch, kind: ArtifactKind
 ) -> None:
-    monkeypatch.setattr(wrong_value.archive, "inspect", lambda _: SimpleNamespace(kind=kind))
+    monkeypatch.setattr("aoti_debug.package.pt2.archive.inspect", lambda _: SimpleNamespace(kind=kind))
     code = UserCode(("passes",), (Path("ops.so"),))
     options = TriageOptions(Path("m.pt2"), inputs=Path("x.pt"), user_code=code, inductor_configs={"max_autotune": True})
     investigation: Any = SimpleNamespace(options=options)

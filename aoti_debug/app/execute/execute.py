@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,6 +40,7 @@ from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind, RunInfo, R
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 _SHARED = ("stderr.log", crash_stacks.PYTHON, run_directory.PACKAGES, COMPILED)  # by the runs of a process
+_FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # as Ctrl-C, and who ends a server, send them
 _KILLED = 128  # and the number of the signal: what a shell says
 
 
@@ -54,6 +56,7 @@ class ExecutedScript:
         failed: the call to look into; None where no package failed, or none was called.
         ranks: the directory of the run of ranks that the script started; None without one.
         killed: why it was killed: "no progress for 30 s"; "" if it was not.
+        ended_by: the signal that ended it while no model was called: "SIGINT"; "" if none did.
     """
 
     exit_code: int
@@ -62,6 +65,7 @@ class ExecutedScript:
     failed: FailedCall | None = None
     ranks: Path | None = None
     killed: str = ""
+    ended_by: str = ""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -128,7 +132,8 @@ def execute(
     stamped_directories.link_latest(path)
     result = runner.completed(ended, report, began)
     code = _exit_code(report, has_finding=result.verdict is not None)
-    return ExecutedScript(code, result, others, failed, killed=report.kill_reason)
+    ended_by = _ended_by(report) if result.verdict is None else ""
+    return ExecutedScript(code, result, others, failed, killed=report.kill_reason, ended_by=ended_by)
 
 
 def is_recorded(options: RunOptions) -> bool:
@@ -195,6 +200,12 @@ def _exit_code(report: Report, *, has_finding: bool) -> int:
         return report.returncode
     is_fault = runner.exit_of(report).kind is ExitKind.FAULT
     return EXIT_FINDING if has_finding and is_fault else _KILLED - report.returncode
+
+
+def _ended_by(report: Report) -> str:
+    """The signal by which somebody else has ended the script; "" if none did."""
+    ended_by = -report.returncode
+    return signal.Signals(ended_by).name if ended_by in _FROM_OUTSIDE and not report.kill_reason else ""
 
 
 def _exit(report: Report) -> Exit:
@@ -364,6 +375,8 @@ def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
     is_idle = opened.manifest.device == "cpu" and all(call.ended for call in opened.timeline.calls)
     if report.kill_reason and is_idle and not is_open:  # another package, or process, was in a call
         ended = Exit(ExitKind.CLEAN, f"between launches: the script was killed: {report.kill_reason}")
+    elif (signal_name := _ended_by(report)) and is_idle and not is_open:
+        ended = Exit(ExitKind.CLEAN, f"between launches: the script was ended by {signal_name}")
     if report.returncode > 0 and is_open:
         ended = replace(runner.exit_of(report), unix_time=report.unix_time)
     return runner.finish(path, _with_settings(replace(info, exit=ended), path))

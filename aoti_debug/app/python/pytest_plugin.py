@@ -112,10 +112,10 @@ class _Recorder:
         if not report.failed and not _is_bad(block):
             block.remove()
             return report
-        lines = str(block).splitlines()
-        if report.failed:
-            lines += self._triage(block)
-        report.sections.append((_SECTION, "\n".join(lines)))
+        triage = (
+            self._triage(block) if report.failed else []
+        )  # its run is then the newest
+        report.sections.append((_SECTION, "\n".join([*str(block).splitlines(), *triage])))
         return report
 
     def _triage(self, block: RecordedBlock) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -178,3 +179,17 @@ def test_a_package_that_was_in_no_call_when_the_script_was_killed_does_not_hang(
     found = execute._finished(opened.path, info, killed)
     assert found.run.state is state
     assert (found.verdict is not None) == (state is ExitKind.TIMEOUT)
+
+
+@pytest.mark.parametrize(("write", "state"), [(in_a_launch, ExitKind.FAULT), (returned, ExitKind.CLEAN)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_script_that_is_ended_between_launches_has_no_fault(
+    tmp_path: Path, write: Write, state: ExitKind, number: signal.Signals
+) -> None:
+    opened = ended(tmp_path, write).run
+    assert opened.journal is not None
+    info = replace(opened.info, pid=opened.journal.header.pid)
+    found = execute._finished(opened.path, info, Report(Stopwatch("read"), returncode=-number))
+    assert (found.verdict is not None) == (state is not ExitKind.CLEAN)
+    if state is ExitKind.CLEAN:
+        assert found.run.info.exit.detail == f"between launches: the script was ended by {number.name}"

@@ -128,6 +128,9 @@ def outcome_lines(executed: ExecutedScript, columns: int, *, is_compiling: bool 
         launches = wording.pluralize(len(run.launches), "launch")
         package = "another package" if run.package is None else run.package.name
         lines.append(f"also: {launches} of {package}: {suggested_commands.show(run)}")
+    if executed.ended_by:
+        said = f"note: the script was ended by {executed.ended_by}, in no call of a model; what it has recorded is kept"
+        lines += terminal_cells.wrapped(said, columns)
     if result.verdict is not None:
         from aoti_debug.runs.show.fault import verdict_lines  # most scripts end well
 

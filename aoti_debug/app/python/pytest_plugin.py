@@ -112,9 +112,7 @@ class _Recorder:
         if not report.failed and not _is_bad(block):
             block.remove()
             return report
-        triage = (
-            self._triage(block) if report.failed else []
-        )  # its run is then the newest
+        triage = self._triage(block) if report.failed else []  # its run is then the newest
         report.sections.append((_SECTION, "\n".join([*str(block).splitlines(), *triage])))
         return report
 

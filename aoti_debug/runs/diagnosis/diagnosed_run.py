@@ -47,7 +47,7 @@ class DiagnosedRun:
         return Dataflow(self.run)
 
     def with_rescued_tensors(self) -> DiagnosedRun:
-        """The same run with the tensors that were rescued since it was opened; its verdict stays what it is."""
+        """The same run with the tensors that were rescued since it was opened, of which its headline may tell more."""
         run = self.run.with_rescued_tensors()
         return self._of(run, self.verdict and _of_launches_of(run, self.verdict))
 
@@ -67,8 +67,12 @@ def _of_launches_of(run: RunDir, verdict: Verdict) -> Verdict:
     def newer(launch: Launch) -> Launch:
         return run.launches.find(launch.key) or launch
 
+    from aoti_debug.runs.diagnosis.run_findings import headline  # most runs end well
+
     surfaced = None if verdict.surfaced is None else newer(verdict.surfaced)
-    return replace(verdict, suspects=tuple(map(newer, verdict.suspects)), surfaced=surfaced)
+    suspects = tuple(map(newer, verdict.suspects))
+    sentence = headline(run, verdict.what, verdict.proof, suspects, verdict.why)  # values may be known now
+    return replace(verdict, suspects=suspects, surfaced=surfaced, headline=sentence)
 
 
 def open_diagnosed(name: str | Path | None = None, base: Path | None = None) -> DiagnosedRun:

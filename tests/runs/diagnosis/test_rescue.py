@@ -92,6 +92,17 @@ def _described(model: Path) -> tuple[str, int, str]:
 
 
 @pytest.mark.usefixtures("shared")
+def test_the_headline_tells_what_the_rescued_tensors_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def headline(run: RunDir, *_: object) -> str:
+        return f"y has {values(run, '0.1')['y']}"
+
+    monkeypatch.setattr("aoti_debug.runs.diagnosis.run_findings.headline", headline)
+    verdict = open_diagnosed(crashed(tmp_path, both_launches())).verdict
+    assert verdict is not None
+    assert verdict.headline == "y has [[5, 6], [7, 8]]"
+
+
+@pytest.mark.usefixtures("shared")
 def test_no_more_launches_than_were_asked_for(tmp_path: Path) -> None:
     file = both_launches()
     file.keep = 1

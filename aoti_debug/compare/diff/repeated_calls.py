@@ -6,6 +6,7 @@ launch that differs, and what ran beside it.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
@@ -18,7 +19,7 @@ from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches
 from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensor, RecordedTensors, TensorPair
-from aoti_debug.package.manifest import Kernel
+from aoti_debug.package.manifest import Arg, Kernel, Role
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
@@ -167,7 +168,7 @@ def _spans(pairs: Sequence[TensorPair]) -> list[ByteRange]:
     return [span for pair in pairs if (span := span_of(pair.b.argument)) is not None]
 
 
-_RANDOM, _ATOMICS = "random numbers", "atomics"
+_RANDOM, _ATOMICS, _UNWRITTEN = "random numbers", "atomics", "memory that nothing has written"
 _PARALLEL = "#pragma omp parallel"
 ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
 
@@ -190,8 +191,9 @@ class UnrepeatableLaunch:
 
     @property
     def is_explained(self) -> bool:
-        """True if it draws random numbers or adds atomically: neither is a fault of memory or of threads."""
-        return any(cause.startswith((_RANDOM, _ATOMICS)) for cause in self.causes)
+        """True if it draws random numbers or adds atomically, and has no memory that nothing has written."""
+        may_read_anything = any(cause.startswith(_UNWRITTEN) for cause in self.causes)
+        return not may_read_anything and any(cause.startswith((_RANDOM, _ATOMICS)) for cause in self.causes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,18 +266,41 @@ def _unrepeatable(run: RunDir, first: Sequence[Launch], pairs: Sequence[LaunchPa
 def _causes(run: RunDir, launch: Launch, kernels: dict[str, Kernel]) -> Iterator[str]:
     operator = run.manifest.operator(launch.site.op) if launch.site.op else None
     if operator is not None and operator.random:
-        yield f"{_RANDOM}: it draws them"
+        yield f"{_RANDOM}, which it draws"
     tensors = RecordedTensors(run)
+    names = launch.site.launches or (launch.site.kernel,)
+    sources = [kernels[name].source for name in names if name in kernels]
     fresh = [
         argument.name
         for argument in launch.args
-        if argument.spec.fresh and not tensors.is_partial_result(launch, argument)
+        if (argument.spec.fresh and not tensors.is_partial_result(launch, argument))
+        or (adds_to_unwritten(argument.spec, sources) and not _is_written_before(run, launch, argument.spec))
     ]
     if fresh:
-        yield f"memory that nothing has written: it may read {wording.join_truncated(fresh, 4)} before it writes there"
-    names = launch.site.launches or (launch.site.kernel,)
-    sources = [kernels[name].source for name in names if name in kernels]
+        yield f"{_UNWRITTEN}: it may read {wording.join_truncated(fresh, 4)} before it writes there"
     if any(word in source for source in sources for word in ATOMIC):
         yield f"{_ATOMICS}: the order of its additions may change"
     elif any(_PARALLEL in source for source in sources):
         yield "threads: they compute parts of it, and may race"
+
+
+def adds_to_unwritten(argument: Arg, sources: Sequence[str]) -> bool:
+    """True if kernels add to the memory of a result, and store nothing there."""
+    if argument.role is not Role.OUT or not argument.param:
+        return False
+    name = re.escape(argument.param)
+    adds = re.compile(rf"atomic_add\w*(?:<[^>]*>)?\(&?{name}\b|\b{name}\[[^;]*\] \+= ")
+    stores = re.compile(rf"store\({name}\b|\b{name}\[[^;=]*\] = ")
+    return any(adds.search(source) for source in sources) and not any(stores.search(source) for source in sources)
+
+
+def _is_written_before(run: RunDir, launch: Launch, argument: Arg) -> bool:
+    """True if an earlier launch of the call writes a buffer, or it is the model's."""
+    base = argument.base or argument.name
+    own = {constant.name for constant in run.manifest.constants} | set(run.manifest.inputs)
+    earlier = (
+        other for other in run.launches if other.key.call == launch.key.call and other.begin_ns < launch.begin_ns
+    )
+    return base in own or any(
+        given.written and (given.base or given.name) == base for other in earlier for given in other.site.args
+    )

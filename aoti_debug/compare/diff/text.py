@@ -26,7 +26,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 
 _NAME = 48  # columns of the name of a setting
 MAX_LISTED = 8  # launches, settings or inputs that are listed unless all are asked for
-_UNKNOWN_CAUSE = "not known: it may be a race, or a read of memory that nothing has written"
+_UNKNOWN_CAUSE = "a race, or a read of memory that nothing has written: its operator and its source do not say"
 _PAIRED = {
     PairedBy.LAUNCH: "launch by launch",
     PairedBy.VALUE: "by the values of the program that they write",
@@ -142,7 +142,7 @@ def repeat_lines(compared: RepeatedCalls, *, most: int = MAX_LISTED) -> list[str
         lines.append(f"{item.launch.id} {item.launch.kernel} read the same inputs and wrote different results {where}")
         lines += _model_line(item.launch)
         lines += [f"  {tensor.name:<8} {_tensor(tensor)}" for tensor in item.tensors]
-        lines += [f"  cause    {cause}" for cause in item.causes or (_UNKNOWN_CAUSE,)]
+        lines += [f"  may be   {cause}" for cause in item.causes or (_UNKNOWN_CAUSE,)]
     lines += _more(len(compared.launches), most)
     first = compared.launches[0]
     unexplained = next((item.launch for item in compared.launches if not item.is_explained), None)

@@ -17,13 +17,15 @@ from aoti_debug.compare.diff.repeated_calls import (
     DifferenceKind,
     FirstDifference,
     RepeatedCalls,
+    adds_to_unwritten,
     compare_calls,
     overlapping,
 )
 from aoti_debug.compare.diff.text import repeat_lines
+from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
-from tests.factories import triton_kernel
+from tests.factories import arg, triton_kernel
 from tests.triage.recorder import Recorder
 
 X = torch.arange(4.0)
@@ -61,7 +63,10 @@ def test_the_launch_that_does_not_repeat_and_not_its_reader(tmp_path: Path) -> N
     lines = repeat_lines(found)
     assert lines[0] == "NOT REPEATABLE from 0.0 triton_first on"
     assert lines[1] == "0.0 triton_first read the same inputs and wrote different results in 2 of 3 later calls"
-    assert "  cause    not known: it may be a race, or a read of memory that nothing has written" in lines
+    assert (
+        "  may be   a race, or a read of memory that nothing has written: its operator and its source do not say"
+        in lines
+    )
     assert lines[-2] == "next: aoti-debug triage --guards finds uninitialised reads"
     assert lines[-1].endswith("then repro.py --repeat 100 finds races")
 
@@ -73,10 +78,10 @@ def test_a_state_that_changes_is_no_cause(tmp_path: Path) -> None:
 
 
 def test_atomic_additions_are_told(tmp_path: Path) -> None:
-    source = "def triton_first(in_ptr0, out_ptr0):\n    tl.atomic_add(out_ptr0 + x0, tmp1)\n"
+    source = "def triton_first(in_ptr0, out_ptr0):\n    tl.store(out_ptr0, 0)\n    tl.atomic_add(out_ptr0 + x0, tmp1)\n"
     found = compared(tmp_path, [[X, X + 1], [X * 2, X * 2 + 1]], source=source)
     assert found.launches[0].causes == ("atomics: the order of its additions may change",)
-    assert "  cause    atomics: the order of its additions may change" in repeat_lines(found)
+    assert "  may be   atomics: the order of its additions may change" in repeat_lines(found)
 
 
 def test_threads_may_race(tmp_path: Path) -> None:
@@ -84,6 +89,20 @@ def test_threads_may_race(tmp_path: Path) -> None:
     found = compared(tmp_path, [[X, X + 1], [X * 2, X * 2 + 1]], source=source)
     assert found.launches[0].causes == ("threads: they compute parts of it, and may race",)
     assert repeat_lines(found)[-1].endswith("then repro.py --repeat 100 finds races")
+
+
+def test_atomics_explain_nothing_where_memory_may_be_unwritten(tmp_path: Path) -> None:
+    source = "def triton_first(in_ptr0, out_ptr0):\n    tl.store(out_ptr0, 0)\n    tl.atomic_add(out_ptr0 + x0, tmp1)\n"
+    found = compared(tmp_path, [[X, X + 1], [X * 2, X * 2 + 1]], source=source)
+    (only,) = found.launches
+    assert only.is_explained
+    assert not any(line.startswith("next: ") for line in repeat_lines(found))
+    fresh = "memory that nothing has written: it may read buf0 before it writes there"
+    both = replace(only, causes=(fresh, *only.causes))
+    assert not both.is_explained
+    assert "next: aoti-debug triage --guards finds uninitialised reads" in repeat_lines(
+        replace(found, launches=(both,))
+    )
 
 
 def test_a_run_of_one_call(tmp_path: Path) -> None:
@@ -224,3 +243,27 @@ def test_a_launch_beside_that_writes_to_the_same_memory_is_named(tmp_path: Path)
     assert found is not None
     assert found.kind is DifferenceKind.READ
     assert [(beside.launch.id, beside.shares) for beside in found.beside] == [("1.1", "buf0"), ("1.0", "")]
+
+
+ZEROS = "    tmp1.store(out_ptr0 + static_cast<int64_t>(x0));\n"
+ADDS = "    atomic_add_vec<float, 2, 1>(out_ptr0, tmp15, tmp12);\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_added_to"),
+    [
+        (ADDS, True),
+        (ZEROS + ADDS, False),
+        ("    atomic_add(&out_ptr0[static_cast<int64_t>(x1)], tmp4);\n", True),
+        ("    out_ptr0[static_cast<int64_t>(x1)] += tmp4;\n", True),
+        ("    out_ptr0[static_cast<int64_t>(x1)] = tmp4;\n    out_ptr0[x2] += tmp5;\n", False),
+        ("    tl.atomic_add(out_ptr0 + (x0), tmp1, None)\n", True),
+        ("    tl.store(out_ptr0 + (x0), tmp1)\n", False),
+        ("    atomic_add(&out_ptr01[x1], tmp4);\n", False),
+    ],
+)
+def test_results_that_are_added_to_what_nothing_has_written(source: str, is_added_to: bool) -> None:
+    result = replace(arg("buf0", Role.OUT), param="out_ptr0")
+    assert adds_to_unwritten(result, [source]) is is_added_to
+    assert not adds_to_unwritten(replace(result, role=Role.INOUT), [source])
+    assert not adds_to_unwritten(replace(result, param=""), [source])

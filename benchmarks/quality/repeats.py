@@ -1,0 +1,175 @@
+"""Plants reasons for other bits from call to call, and looks whether `aoti-debug run --repeat` names launch and reason.
+
+usage: python -m benchmarks.quality.repeats [--calls N] [NAME ...]
+
+Kernels that add atomically, threads that race (the same kernel without atomics), memory that nothing has written (the
+same kernel without its zeros), random numbers, and models that repeat: integers that are added atomically, a state that
+each call changes. Prints a Markdown table. Exit code 1: a launch or its reason was not the planted one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aoti_debug.base.abi import Level
+from aoti_debug.compare.diff.repeated_calls import RepeatedCalls, compare_calls
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.supervise import Observer
+from benchmarks.markdown import table
+
+ROWS, WIDTH = 1 << 16, 16
+_ATOMIC = re.compile(r"atomic_add_vec<[^>]*>\((\w+), (\w+), (\w+)\);")
+_PLAIN = (
+    r"{ int64_t places[64]; float values[64]; \2.store(places); \3.store(values); "
+    r"for (int i = 0; i < \3.size(); ++i) \1[places[i]] += values[i]; }"
+)
+_ZEROS = re.compile(r"tmp1\.store\(out_ptr0 \+ static_cast<int64_t>\(x0\)[^;]*\);")
+
+
+class Scattered(nn.Module):
+    """Rows that are added to few others, between generated kernels and a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, rows: Tensor, index: Tensor) -> Tensor:
+        zeros = torch.zeros(4, WIDTH, dtype=rows.dtype)
+        added = zeros.index_add(0, index, rows * 3)
+        return self.linear(added.float()).relu()
+
+
+class Drawn(nn.Module):
+    """Random numbers between kernels that repeat."""
+
+    def forward(self, rows: Tensor, index: Tensor) -> Tensor:
+        return (torch.rand_like(rows[:64]) + rows[:64].sin()).sum(-1) + index[:64]
+
+
+class Stateful(nn.Module):
+    """A buffer that each call changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(WIDTH))
+
+    def forward(self, rows: Tensor, index: Tensor) -> Tensor:
+        self.count.add_(1)
+        return (rows[:64] * self.count).sum(-1) + index[:64]
+
+
+def _kernels(edit: Callable[[str], str]) -> Callable[[LoweredModel], LoweredModel]:
+    def edited(lowered: LoweredModel) -> LoweredModel:
+        text = edit(lowered.sources.kernels)
+        if text == lowered.sources.kernels:
+            raise SystemExit("the kernels have nothing to edit:\n" + text)
+        return replace(lowered, sources=replace(lowered.sources, kernels=text))
+
+    return edited
+
+
+def _without_atomics(text: str) -> str:
+    return _ATOMIC.sub(_PLAIN, text)
+
+
+def _without_zeros(text: str) -> str:
+    return _ZEROS.sub(";", text, count=1)
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A reason for other bits, or none.
+
+    Attributes:
+        expected: what the first cause begins with; "" if every call must repeat.
+        kernel: a word of the launch that must be named.
+    """
+
+    module: Callable[[], nn.Module]
+    expected: str = ""
+    kernel: str = ""
+    edit: Callable[[LoweredModel], LoweredModel] | None = None
+    dtype: torch.dtype = torch.float32
+
+
+PLANTS = {
+    "atomics": Plant(Scattered, "atomics", "index_add"),
+    "race": Plant(Scattered, "threads", "index_add", _kernels(_without_atomics)),
+    "uninitialised": Plant(Scattered, "memory that nothing has written", "index_add", _kernels(_without_zeros)),
+    "random": Plant(Drawn, "random numbers", "rand"),
+    "atomic integers": Plant(Scattered, dtype=torch.int64),
+    "state": Plant(Stateful),
+}
+
+
+@contextmanager
+def edited_build(edit: Callable[[LoweredModel], LoweredModel] | None) -> Iterator[None]:
+    """Builds inside the `with` compile the sources that `edit` makes."""
+    lower = builder.lower_or_unpack
+    if edit is not None:
+
+        def changed(checked: Any, torch_: Any, work: Path) -> LoweredModel:
+            return edit(lower(checked, torch_, work))
+
+        builder.lower_or_unpack = changed  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        builder.lower_or_unpack = lower
+
+
+def repeated(plant: Plant, folder: Path, calls: int) -> RepeatedCalls:
+    torch.manual_seed(0)
+    rows = torch.randn(ROWS, WIDTH) if plant.dtype.is_floating_point else torch.randint(-99, 99, (ROWS, WIDTH))
+    inputs = (rows.to(plant.dtype), torch.randint(0, 4, (ROWS,)))
+    program, package = folder / "program.pt2", folder / "package.pt2"
+    with torch.no_grad():
+        torch.export.save(torch.export.export(plant.module(), inputs), program)
+    with edited_build(plant.edit):
+        builder.build(program, output=package)
+    options = replace(recording_everything(package, folder / "runs"), level=Level.HASH, calls=calls)
+    return compare_calls(runner.run(options, Observer()).run)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", default=list(PLANTS))
+    parser.add_argument("--calls", type=int, default=100)
+    given = parser.parse_args()
+    rows, right = [], 0
+    for name in given.names:
+        plant = PLANTS[name]
+        with tempfile.TemporaryDirectory() as folder:
+            found = repeated(plant, Path(folder), given.calls)
+        first = found.launches[0] if found.launches else None
+        causes = () if first is None else first.causes
+        if first is None:
+            is_right = not plant.expected
+        else:
+            named = any(cause.startswith(plant.expected) for cause in causes) and plant.kernel in first.launch.kernel
+            is_right = bool(plant.expected) and named and len(found.launches) == 1
+        right += is_right
+        where = "every call repeats" if first is None else f"{first.launch.kernel}, {len(first.calls)} calls"
+        rows.append((name, where, "; ".join(causes), str(found.changed_state), "yes" if is_right else "NO"))
+        print(rows[-1], file=sys.stderr, flush=True)
+    table(("planted", "first launch", "what may be the cause", "read a changed state", "right"), rows)
+    print(f"\n{right} of {len(rows)} right")
+    return int(right < len(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

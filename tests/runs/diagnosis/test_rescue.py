@@ -99,7 +99,7 @@ def test_the_headline_tells_what_the_rescued_tensors_tell(tmp_path: Path, monkey
     monkeypatch.setattr("aoti_debug.runs.diagnosis.run_findings.headline", headline)
     verdict = open_diagnosed(crashed(tmp_path, both_launches())).verdict
     assert verdict is not None
-    assert verdict.headline == "y has [[5, 6], [7, 8]]"
+    assert verdict.headline == "y has [[5.0, 6.0], [7.0, 8.0]]"
 
 
 @pytest.mark.usefixtures("shared")

@@ -242,6 +242,11 @@ class _Command:
             problems.append(f"run again: {missing} is missing")
         return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
 
+    def _may_stay(self, path: str) -> bool:
+        """True for a log that an error names, and for what a run leaves that a triage has made before it failed."""
+        is_of_run = self._arguments[0] == TRIAGE and "/runs/" in path and not path.endswith(".part")
+        return is_of_run or path.startswith(_KEPT)
+
     def _problems(self, ended: _Ended, fault: Fault, now: Tree) -> Iterator[str]:
         ours = self._results
         if os.WIFSIGNALED(ended.status):
@@ -249,9 +254,7 @@ class _Command:
             yield "it hangs" if number == signal.SIGALRM else f"it ended by {signal.Signals(number).name}"
         if "Traceback" in ended.said or ended.code == 70:
             yield f"a traceback: {ended.said.strip()[-300:]}"
-        left = sorted(
-            path for path in now.keys() - self.before.keys() - self.after.keys() if not path.startswith(_KEPT)
-        )
+        left = sorted(path for path in now.keys() - self.before.keys() - self.after.keys() if not self._may_stay(path))
         if left:
             yield f"is left: {left}"
         if ended.code == self.base.code:
@@ -259,7 +262,8 @@ class _Command:
                 yield f"exit code {ended.code}, and is missing: {missing}"
             return
         is_whole = fault.error < 0 and ours <= now.keys()  # the signal came as it was done
-        if (half := sorted(ours & now.keys())) and not is_whole:
+        half = sorted(path for path in ours & now.keys() if Path(path).name != _OF_TRIAGES[0])  # that one is whole
+        if half and not is_whole:
             yield f"exit code {ended.code}, and is there: {half}"
         if fault.error < 0:
             if ended.code != 128 - fault.error:

@@ -247,7 +247,7 @@ def _of_sample(found: Invariance, trials: Sequence[RemedyTrial]) -> Iterator[Ans
             )
             for one in changed
         ),
-        f"{same} with the same bits of the sample in every run are not listed.",
+        f"Not listed: {same} with the same bits of the sample in every run.",
         _MEANINGS if changed else "",
     )
     yield _table(

@@ -59,7 +59,7 @@ def test_a_sample_that_varies(tmp_path: Path) -> None:
         ["0.2", "cpp_2", "", "passes on", "passes on"],
     ]
     (table,) = (table for table in answer.tables if table.title == "Launches in each run")
-    assert table.facts[0] == "1 launch with the same bits of the sample in every run are not listed."
+    assert table.facts[0] == "Not listed: 1 launch with the same bits of the sample in every run."
     built = rows(answer, "What was built to help")
     assert [row[1] for row in built] == ["a compiler is missing", made(tmp_path / "c", [double]).verdict]
 

@@ -232,12 +232,11 @@ class RecordedPackages:
             return
         import torch
 
-        from aoti_debug.instrument.frontend.exported_program import SAVE_ERRORS
         from aoti_debug.instrument.frontend.protocol import caller_settings
 
         file = self._folder / PROGRAMS / f"{_codes(package)[0]}.pt2"
         file.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(*SAVE_ERRORS), warnings.catch_warnings():  # of what only this process has
+        with contextlib.suppress(Exception), warnings.catch_warnings():  # of what only this process has: it goes on
             warnings.simplefilter("ignore")
             compiled = source()
             described = json.dumps([caller_settings.with_assigned(compiled.configs), compiled.key])

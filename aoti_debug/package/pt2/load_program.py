@@ -1,12 +1,10 @@
-"""Loads saved exported programs; imports torch."""
+"""Loads saved exported programs, with torch."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from aoti_debug.package.printing import print_operator
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -24,6 +22,8 @@ def load(path: str | Path) -> ExportedProgram:
     """
     import torch
     from torch._guards import detect_fake_mode
+
+    from aoti_debug.package.printing import print_operator  # imports torch
 
     print_operator.register()
     program = torch.export.load(path)

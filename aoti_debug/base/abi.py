@@ -233,6 +233,7 @@ class NoteCode(int, Enum):
     NOT_SUBSTITUTED = 9
     STOPPED = 10
     WATCH_UNREAD = 11
+    GPU_CORE = 12
 
 
 @dataclass(frozen=True)

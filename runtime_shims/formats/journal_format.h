@@ -339,6 +339,7 @@ typedef enum NoteCode {
   NOTE_NOT_SUBSTITUTED = 9,    // a launch that could not be skipped, a result that could not be replaced
   NOTE_STOPPED = 10,           // the run has stopped before a launch, as it was told to
   NOTE_WATCH_UNREAD = 11,      // the first tensor that a watchpoint did not see
+  NOTE_GPU_CORE = 12,          // the driver writes core dumps of the GPU: breadcrumbs go on behind a kernel that fails
 } NoteCode;
 
 typedef struct Note {

@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -205,6 +206,10 @@ void Run::open_crumbs() {
     const std::string reason = crumbs.open(directory.path(), config.crumb_every);
     if (reason.empty()) {
       journal.set_crumb_every(crumbs.most_launches());
+      const char* const dumps = getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
+      if (dumps && strcmp(dumps, "1") == 0) {
+        note(NOTE_GPU_CORE, "with core dumps of the GPU on, it goes on behind a kernel that has failed", false);
+      }
     } else {
       note(NOTE_CRUMBS_OFF, "no breadcrumbs: " + reason, true);
     }

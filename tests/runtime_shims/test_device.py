@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from aoti_debug.base.abi import NoteCode
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
@@ -133,6 +134,18 @@ def test_crumbs_of_a_parent_stay_where_they_are(start: Start, run: Path) -> None
     shared = Path(os.readlink(run / "crumbs.bin"))
     assert crumbs(shared)[1] == [CrumbSlot(1, 1, 0)]
     shared.unlink()
+
+
+@pytest.mark.parametrize(("value", "codes"), [("1", [NoteCode.GPU_CORE]), ("0", [])])
+def test_core_dumps_of_the_gpu_are_noted(
+    start: Start, journal: Decode, monkeypatch: pytest.MonkeyPatch, value: str, codes: list[NoteCode]
+) -> None:
+    monkeypatch.setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", value)
+    runtime = start(PRINT="none")
+    with runtime.call(), runtime.launch(runtime.site(0, "k")):
+        pass
+    runtime.unload()
+    assert [note.code for note in journal().of("note")] == codes
 
 
 def own_shared_memory() -> set[str]:

@@ -23,9 +23,9 @@ from aoti_debug.package.manifest import Site
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.run_findings import headline
 from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof, Verdict, signal_text
-from aoti_debug.runs.rundir.breadcrumbs import Crumb
+from aoti_debug.runs.rundir.breadcrumbs import Crumb, Crumbs
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord
-from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_directory import GPU_CORE, RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
@@ -111,10 +111,9 @@ class _Case:
         """
         if not self.has_lost_records or finding.fault is not None or (self.on_device and finding.suspects):
             return finding
-        notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.RECORDING_STOPPED)
-        why = next(notes, "recording stopped")
-        last = f", at launch {self.launches[-1].id}" if self.launches else ""
-        return replace(finding, proof=Proof.NONE, suspects=(), why=f"{why}{last}; the model went on after that")
+        why = self._note(NoteCode.RECORDING_STOPPED) or "recording stopped"
+        why += f", at launch {self.launches[-1].id}" if self.launches else ""
+        return replace(finding, proof=Proof.NONE, suspects=(), why=f"{why}; the model went on after that")
 
     @property
     def has_lost_records(self) -> bool:
@@ -124,10 +123,15 @@ class _Case:
     # What the device did
 
     @cached_property
+    def crumbs(self) -> Crumbs | None:
+        """The breadcrumbs, unless the driver wrote a core dump: then a GPU goes on behind a kernel that has failed."""
+        may_be_dumped = self._note(NoteCode.GPU_CORE) and self.run.state is not ExitKind.TIMEOUT
+        return None if may_be_dumped or (self.run.path / GPU_CORE).exists() else self.run.crumbs
+
+    @cached_property
     def crumb_of(self) -> dict[int, Crumb]:
         """The breadcrumb by stream slot."""
-        crumbs = self.run.crumbs
-        return {crumb.stream_slot: crumb for crumb in crumbs.crumbs} if crumbs else {}
+        return {crumb.stream_slot: crumb for crumb in self.crumbs.crumbs} if self.crumbs else {}
 
     def device_error(self) -> _Finding | None:
         """The finding of a kernel that failed or hangs on the device; None without evidence of one."""
@@ -135,7 +139,8 @@ class _Case:
             return None
         fault = next((f for f in self.faults if f.domain is FaultDomain.CUDA and f.code in ASYNCHRONOUS), None)
         code = self.exit.code if fault is None else fault.code
-        if code in ASYNCHRONOUS:
+        is_of_dump = self.run.state is ExitKind.TIMEOUT and self.crumbs is None  # which ends the kernel that hangs
+        if code in ASYNCHRONOUS and not is_of_dump:
             surfaced = self._launch_of(fault) or (self.open[-1] if self.open else None)
             finding = self._first_incomplete(f"CUDA error {code}: {ASYNCHRONOUS[code]}", Proof.CERTAIN, surfaced)
             return finding or self._elsewhere(f"CUDA error {code}: {ASYNCHRONOUS[code]}", surfaced)
@@ -175,13 +180,13 @@ class _Case:
                 stream = per_stream[launch.stream_slot] = _Stream(self.crumb_of.get(launch.stream_slot))
             stream.add(launch)
         suspects = tuple(sorted(itertools.chain(*(x.suspects for x in per_stream.values())), key=lambda x: x.begin_ns))
-        waiting = () if self.run.crumbs is None else _waiting(suspects, self.run.manifest.sites)
+        waiting = () if self.crumbs is None else _waiting(suspects, self.run.manifest.sites)
         suspects = tuple(launch for launch in suspects if launch not in waiting)
         streams = len({launch.stream_slot for launch in suspects})
         if not suspects:
             return None
         first = suspects[0]
-        if self.run.crumbs is None:
+        if self.crumbs is None:
             why = f"no breadcrumbs say what the device had completed ({self._why_no_crumbs()})"
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
         if streams > 1:
@@ -217,8 +222,11 @@ class _Case:
         return f", in {wording.replay_of(number, call) if number else f'a replay of {wording.graph_of(call)}'}"
 
     def _why_no_crumbs(self) -> str:
-        notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.CRUMBS_OFF)
-        return next(notes, "crumbs.bin is missing")
+        return self._note(NoteCode.CRUMBS_OFF) or self._note(NoteCode.GPU_CORE) or "crumbs.bin is missing"
+
+    def _note(self, code: NoteCode) -> str:
+        """The first note of a subject; "" without one."""
+        return next((note.text for note in self.run.timeline.notes if note.code is code), "")
 
     # What the host did
 
@@ -351,8 +359,7 @@ class _Stream:
 
     def add(self, launch: Launch) -> None:
         """Adds the next launch."""
-        completed = 0 if self._crumb is None else self._crumb.completed
-        if completed and not _is_later(launch.sequence, completed):
+        if self._crumb is not None and self._crumb.has_completed(launch.sequence):
             return
         last, self._last = self._last, launch
         if _host_waited(launch):
@@ -389,8 +396,3 @@ def _breadcrumb_between(launch: Launch, following: Launch) -> bool:
 def _host_waited(launch: Launch) -> bool:
     """True if the host has read a result of the launch, so that the device had completed it."""
     return traits_of(launch.site.kind).waits_for_device and launch.status is LaunchStatus.RETURNED
-
-
-def _is_later(sequence: int, completed: int) -> bool:
-    """True if a launch comes after the completed one; sequence numbers have 32 bits and wrap around."""
-    return 0 < (sequence - completed) & 0xFFFFFFFF < 1 << 31

@@ -98,7 +98,7 @@ class Report:
                 self.seconds = seconds
             case Unloaded():
                 self.stopwatch.next("exit")
-            case RunFailed(error):
+            case RunFailed(error) if not self.kill_reason:  # else of a kernel that the core dump has ended
                 self.error = error
                 self.unix_time = time.time()
                 self.stopwatch.next("exit")

@@ -26,6 +26,10 @@ class Crumb:
     completed: int  # Launch.sequence; 0: none yet
     replays: int  # of a captured call, that have begun; 0: they are not counted, or the slot is a stream's
 
+    def has_completed(self, sequence: int) -> bool:
+        """True of the last launch that is known to have completed, and of those before it; numbers of 32 bits wrap."""
+        return self.completed != 0 and not 0 < (sequence - self.completed) & 0xFFFFFFFF < 1 << 31
+
 
 @dataclass(frozen=True)
 class Crumbs:

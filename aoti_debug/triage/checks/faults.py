@@ -169,7 +169,8 @@ def _with_gpu_core(investigation: Investigation, finding: Finding, run: RunDir) 
     Args:
         run: that shows the finding; of any other fault nothing is run again.
     """
-    if run.manifest.device != "cuda" or (finding.kind == FAULT and not _is_of_device(run)):
+    first = investigation.first.run
+    if run.manifest.device != "cuda" or (finding.kind == FAULT and not any(map(_is_of_device, (first, run)))):
         return finding
     if find_program(gpu_core.READER) is None:
         said = f"{gpu_core.READER} was not found, which would read a core dump of the GPU"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from aoti_debug.base import wording
@@ -179,16 +179,22 @@ class NearArgument:
     possible: str = ""
 
 
-def near_argument(address: int, launch: Launch, manifest: Manifest, within: int = _NEAR) -> NearArgument | None:
-    """The argument that an address lies in, or the nearest one; None if the launch has no tensors.
+def near_argument(
+    address: int, launch: Launch, manifest: Manifest, may_be: Callable[[Argument, Tensor], bool] | None = None
+) -> NearArgument | None:
+    """The argument that an address lies in, or next to; None if the launch has no tensors.
 
     Args:
-        within: bytes; of an address that is farther away from all of them no argument is named.
+        may_be: tells the arguments that the access may have meant. If that is one, it is named however far away the
+            address is: an index may be anything.
     """
     tensors = [(a, a.tensor) for a in launch.args if a.tensor is not None and a.tensor.layout.extent_bytes]
     if not tensors:
         return None
     argument, tensor = min(tensors, key=lambda found: _distance(address, found[1]))
+    meant = [found for found in tensors if may_be is not None and may_be(*found)]
+    if _distance(address, tensor) and meant:
+        argument, tensor = min(meant, key=lambda found: _distance(address, found[1]))
     layout, offset = tensor.layout, address - tensor.data_ptr
     name = input_or_weight_name(manifest, argument)
     shown = name or argument.name
@@ -202,7 +208,7 @@ def near_argument(address: int, launch: Launch, manifest: Manifest, within: int 
     behind = offset >= layout.extent_bytes
     distance = wording.byte_size(offset - layout.extent_bytes if behind else -offset)
     observed = f"address {address:#x} lies {distance} {'behind the end' if behind else 'in front'} of {described}"
-    if _distance(address, tensor) > within:
+    if _distance(address, tensor) > _NEAR and len(meant) != 1:
         return NearArgument(place_of(launch), f"address {address:#x} lies near no argument of {launch.id}")
     index = offset // layout.item_bytes
     possible = f"it may be element {index} of {element_text(shown, ())}, which has {layout.numel} elements"

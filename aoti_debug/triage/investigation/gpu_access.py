@@ -15,6 +15,7 @@ from aoti_debug.package.manifest import CType, KernelParam
 LANES = 32  # threads of a warp
 MARK = "aoti-debug"  # begins each line that the commands print
 _GLOBAL = ("LD", "ST", "LDG", "STG", "RED", "REDG", "ATOM", "ATOMG", "LDGSTS")
+_LOADS = ("LD", "LDG", "LDGSTS")
 _JUMPS = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "CALL", "RET", "BREAK")
 _ADDRESS = re.compile(r"\[R(\d+)(?:\.64)?(?:\+(-?0x[0-9a-f]+))?\]")
 _PREDICATE = re.compile(r"@(!?)P(\d+)\s")
@@ -89,6 +90,11 @@ def operand_of(instruction: str) -> AddressRegisters | None:
         None if predicate is None else int(predicate[2]),
         predicate is not None and predicate[1] == "!",
     )
+
+
+def is_load(instruction: str) -> bool:
+    """True of an instruction that only reads memory."""
+    return _opcode(instruction)[0] in _LOADS
 
 
 def doubt_of(operand: AddressRegisters, instruction: str, following: Sequence[str] | None) -> str:

@@ -18,11 +18,12 @@ from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.compiler import find_program
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.package.manifest import Kernel, Manifest, Site
+from aoti_debug.package.manifest import Kernel, Manifest, Role, Site
+from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.diagnosis.run_findings import device_error
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.investigation import core_launch, gpu_access
 from aoti_debug.triage.investigation.core_launch import NearArgument
 from aoti_debug.triage.investigation.gpu_access import LANES, ThreadAccess
@@ -30,7 +31,6 @@ from aoti_debug.triage.investigation.gpu_access import LANES, ThreadAccess
 READER = "cuda-gdb"
 _SECONDS = 600
 _INSTRUCTION_BYTES = 16
-_FAR = 1 << 64  # bytes: on a GPU an access next to a tensor rarely fails, so that the nearest one may be far away
 _LISTED = 64  # instructions
 COMMANDS = ("info cuda kernels", "info cuda devices", "x/8i $pc-32", f"x/{_LISTED}i $errorpc")
 _FOCUS = re.compile(r"^\[Current focus set to .*?block (\([\d,]+\)), thread (\([\d,]+\))", re.MULTILINE)
@@ -290,7 +290,7 @@ def with_arguments(finding: Finding, core: GpuCore, launch: Launch, manifest: Ma
     """
     if _code(core) not in _OF_ADDRESSES:
         return finding
-    placed = [(access, near) for access in core.accesses if (near := _near(access, launch, manifest)) is not None]
+    placed = [(access, near) for access in core.accesses if (near := _near(core, access, launch, manifest)) is not None]
     if not placed:
         said = f"the address of the access is not known: {_why_no_address(core)}"
         return replace(finding, warnings=(*finding.warnings, said))
@@ -313,10 +313,15 @@ def with_arguments(finding: Finding, core: GpuCore, launch: Launch, manifest: Ma
     )
 
 
-def _near(access: ThreadAccess, launch: Launch, manifest: Manifest) -> NearArgument | None:
+def _near(core: GpuCore, access: ThreadAccess, launch: Launch, manifest: Manifest) -> NearArgument | None:
     """The argument that an access lies in or next to: by its last byte if only that lies outside."""
-    first = core_launch.near_argument(access.address, launch, manifest, _FAR)
-    last = core_launch.near_argument(access.address + access.size - 1, launch, manifest, _FAR)
+    without = Role.OUT if gpu_access.is_load(core.instruction) else Role.IN
+
+    def may_be(argument: Argument, tensor: Tensor) -> bool:
+        return argument.role is not without and tensor.layout.item_bytes <= access.size
+
+    first = core_launch.near_argument(access.address, launch, manifest, may_be)
+    last = core_launch.near_argument(access.address + access.size - 1, launch, manifest, may_be)
     is_within = first is not None and first.place.element is not None
     return last if is_within and last is not None and last.place.element is None else first
 

@@ -8,6 +8,7 @@ import pytest
 from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode
 from aoti_debug.package.manifest import Kind, Manifest, Unrecognised
 from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.rundir.run_directory import GPU_CORE, find
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, site
@@ -26,6 +27,7 @@ from tests.runs.diagnosis.judged_runs import (
     X,
     cuda_fault,
     judge,
+    rejudge,
     started,
     summary,
 )
@@ -273,6 +275,34 @@ def test_without_crumbs_every_launch_up_to_where_it_was_noticed_is_suspected(tmp
     assert verdict
     assert "no room in /dev/shm" in verdict.why
     assert verdict.next_commands == ("CUDA_LAUNCH_BLOCKING=1 aoti-debug run m.pt2",)
+
+
+@pytest.mark.parametrize("how", ["noted", "written"])
+def test_breadcrumbs_go_on_where_the_driver_writes_a_core_dump(tmp_path: Path, how: str) -> None:
+    """Of an H100: behind a kernel with an illegal access the breadcrumbs were those of kernels that had completed."""
+    writer = started(TRITON, TRITON, TRITON, TRITON, ended=3, crumb_every=1)
+    if how == "noted":
+        writer.note(NoteCode.GPU_CORE, "with core dumps of the GPU on, it goes on behind a kernel that has failed")
+    cuda_fault(writer, 3)
+    verdict = judge(tmp_path, writer, RAISED, CUDA, crumbs=factories.crumbs(3))
+    if how == "written":
+        assert summary(verdict) == (ILLEGAL, Proof.CERTAIN, ["0.3"])
+        (find(base=tmp_path) / GPU_CORE).write_bytes(b"ELF")
+        verdict = rejudge(tmp_path)
+    assert summary(verdict) == (ILLEGAL, Proof.RANGE, ["0.0", "0.1", "0.2", "0.3"])
+
+
+def test_a_core_dump_ends_the_kernel_that_hangs(tmp_path: Path) -> None:
+    """What the device did after the dump says nothing of the time before it."""
+    writer = started(TRITON, TRITON, TRITON, ended=2, crumb_every=1)
+    writer.note(NoteCode.GPU_CORE, "with core dumps of the GPU on, it goes on behind a kernel that has failed")
+    verdict = judge(tmp_path, writer, TIMEOUT, CUDA, crumbs=factories.crumbs(1))
+    assert verdict
+    assert verdict.suspects[0].id == "0.1"
+    (find(base=tmp_path) / GPU_CORE).write_bytes(b"ELF")
+    again = rejudge(tmp_path)
+    assert again
+    assert (again.hangs, again.suspects[0].id) == (True, "0.0")
 
 
 def test_a_device_error_from_outside_the_package(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Its output is that of an H100; registers.txt, the registers of each thread, is w
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,6 +283,17 @@ def test_an_address_within_an_argument_has_an_element(tmp_path: Path) -> None:
     assert (found.where.argument, found.where.element) == ("table", 0)
     assert "address 0x7f6710000000 lies in table, float32[64,1000], element 0" in found.evidence[-1]
     assert found.possible == ()
+
+
+def test_an_address_far_away_is_of_the_one_argument_that_the_instruction_can_have_meant(tmp_path: Path) -> None:
+    """A load of 4 bytes reads no index of 8 bytes, and no output."""
+    far = re.sub(r"\b7f67\b", "17f67", REGISTERS)
+    found = gpu_core.added_to(
+        Finding(FAULT, "it broke", Place("0.0", "lookup_kernel_0")), read_twice(WITHOUT_OWN, far), recorded(tmp_path)
+    )
+    assert found.where is not None
+    assert found.where.argument == "table"
+    assert "lies 1048576.0 GiB behind the end of table" in found.possible[0]
 
 
 def test_of_several_launches_of_the_kernel_there_are_no_arguments(tmp_path: Path) -> None:

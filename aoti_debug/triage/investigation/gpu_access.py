@@ -48,6 +48,11 @@ class ThreadAccess:
     size: int
 
     @property
+    def ends(self) -> tuple[int, int]:
+        """The addresses of its first and its last byte."""
+        return self.address, self.address + self.size - 1
+
+    @property
     def is_possible(self) -> bool:
         """False of a number that no address has: its registers hold something else."""
         return not self.address >> _ADDRESS_BITS

@@ -320,8 +320,7 @@ def _near(core: GpuCore, access: ThreadAccess, launch: Launch, manifest: Manifes
     def may_be(argument: Argument, tensor: Tensor) -> bool:
         return argument.role is not without and tensor.layout.item_bytes <= access.size
 
-    first = core_launch.near_argument(access.address, launch, manifest, may_be)
-    last = core_launch.near_argument(access.address + access.size - 1, launch, manifest, may_be)
+    first, last = (core_launch.near_argument(at, launch, manifest, may_be) for at in access.ends)
     is_within = first is not None and first.place.element is not None
     return last if is_within and last is not None and last.place.element is None else first
 

@@ -49,7 +49,7 @@ class Report:
     """A report of https://github.com/pytorch/pytorch/issues, as a small program, and the truth about it.
 
     Attributes:
-        number: of the issue.
+        number: of the issue; 0 of a program of our own about the same rule, which `part` names.
         title: what is wrong, in our words.
         make: builds the program, the same every time.
         plain: what the program does in eager and as a package that torch compiles alone: a key of
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def name(self) -> str:
-        return f"{self.number}{self.part}"
+        return f"{self.number or ''}{self.part}".removeprefix("-")
 
     @property
     def is_clean(self) -> bool:

@@ -200,15 +200,23 @@ class DumpingRuns:
 
 
 def confirmed(
-    monkeypatch: pytest.MonkeyPatch, first: RunResult, *others: RunResult, reader: str | None = "/bin/cuda-gdb"
+    monkeypatch: pytest.MonkeyPatch,
+    first: RunResult,
+    *others: RunResult,
+    reader: str | None = "/bin/cuda-gdb",
+    again: RunResult | None = None,
 ) -> tuple[Finding, DumpingRuns]:
-    """The finding of a fault of which no launch can be named."""
+    """The finding of a fault of which no launch can be named.
+
+    Args:
+        again: the run that shows the fault, if it is not the first one.
+    """
     runs = DumpingRuns(*others)
     printed = (ROOT / "tests/golden/cuda_gdb/illegal_address.txt").read_text()
     monkeypatch.setattr(faults, "find_program", lambda _: reader and Path(reader))
     monkeypatch.setattr(gpu_core, "read", lambda _: gpu_core.parse(printed))
-    investigation = cast("Investigation", SimpleNamespace(runs=runs, steps=Steps(None)))
-    suspicion = Suspicion(Finding(FAULT, "it broke"), first.diagnosed)
+    investigation = cast("Investigation", SimpleNamespace(first=first, runs=runs, steps=Steps(None)))
+    suspicion = Suspicion(Finding(FAULT, "it broke"), (again or first).diagnosed)
     return faults.FAULT_CHECK.confirm(investigation, suspicion).finding, runs
 
 
@@ -219,6 +227,15 @@ def test_a_fault_that_no_repro_shows_gets_the_core_dump_of_another_run(
     assert runs.environments == [{}]
     assert found.evidence[0].startswith("cuda-gdb: Warp Illegal Address in lookup_kernel at ")
     assert "it shows block (100,0,0), thread (0,0,0)" in found.evidence
+
+
+def test_an_operator_reports_the_error_of_the_device_in_words_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later run may notice it in an operator of torch, whose error has no code of the driver."""
+    first, again = on_gpu(tmp_path, "first"), on_gpu(tmp_path, "again", code=1)
+    _, runs = confirmed(monkeypatch, first, on_gpu(tmp_path, "third", dumped=True), again=again)
+    assert runs.environments == [{}]
 
 
 def test_a_fault_that_does_not_come_again_has_no_core_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +282,13 @@ def test_a_kernel_that_hangs_gets_a_core_dump_and_a_host_that_hangs_does_not(
     monkeypatch.setattr(gpu_core, "read", lambda _: gpu_core.parse(text))
     monkeypatch.setattr(confirm_by_repro, "confirm", lambda *_: Confirmation(None, (), ()))
     investigation = cast(
-        "Investigation", SimpleNamespace(runs=runs, steps=Steps(None), options=SimpleNamespace(stall=5.0))
+        "Investigation",
+        SimpleNamespace(
+            first=RunResult(DiagnosedRun(first), 1.0, ""),
+            runs=runs,
+            steps=Steps(None),
+            options=SimpleNamespace(stall=5.0),
+        ),
     )
     suspicion = Suspicion(Finding(HANG, "it hangs", Place("0.0", "kernel")), DiagnosedRun(first))
     found = faults.HANG_CHECK.confirm(investigation, suspicion).finding

@@ -3,7 +3,7 @@
 A rank that died of a signal, threw an exception or was killed comes before every rank that was ended for it: torchrun
 ends the others with SIGTERM, and a rank within a collective throws when a peer is gone. Without such a rank the one
 that is behind all others is to blame: they wait for it. Ranks that somebody ended while they worked have not failed.
-Nor has one by itself that a thread outside of all launches aborted: when a collective takes too long, NCCL aborts the
+Nor has one by itself that a thread aborted which calls no model: when a collective takes too long, NCCL aborts the
 rank that hangs as well as those that wait for it (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, HeartbeatMonitor).
 """
 

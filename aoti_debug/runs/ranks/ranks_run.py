@@ -98,7 +98,7 @@ class Progress:
         idle_ns: the nanoseconds between its last record and its end, if that was seen.
         outside: where it was outside of the package when a signal ended it; None if nothing says so.
         signal: that it died of: "SIGSEGV"; "" if it was none of its own.
-        is_aborted_elsewhere: True if a thread that was in no launch aborted the process, as the watchdog of NCCL does.
+        is_aborted_elsewhere: True if a thread that calls no model aborted the process, as the watchdog of NCCL does.
         what: for people: "SIGSEGV (Segmentation fault)"; "" of a rank that finished or runs.
     """
 
@@ -202,8 +202,9 @@ def _signal(run: RunDir) -> str:
 
 def _is_aborted_elsewhere(run: RunDir) -> bool:
     caught = crash_stacks.last_signal(run.path)
-    threads = {launch.thread for launch in run.launches.of_status(LaunchStatus.OPEN)}
-    return caught is not None and caught.signal == "SIGABRT" and caught.thread not in threads
+    if caught is None or caught.signal != "SIGABRT":
+        return False
+    return all(call.thread != caught.thread for call in run.timeline.calls)
 
 
 def _end(run: RunDir) -> End:

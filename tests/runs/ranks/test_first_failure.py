@@ -62,6 +62,12 @@ def test_a_rank_that_hangs_is_aborted_by_nccl(tmp_path: Path, thread: int, what:
     assert (found.rank.number, found.what, found.launch.id) == (0, what, "1.0")
 
 
+def test_a_rank_that_aborts_between_its_launches_does_not_hang(tmp_path: Path) -> None:
+    aborted = Rank(calls=1, ends=False, signal=(6, 20.0))
+    found = failure(tmp_path, aborted, terminated(WAIT, after=22.0))
+    assert (found.rank.number, found.what) == (0, "SIGABRT (Aborted)")
+
+
 def test_a_time_limit_ends_all_of_them(tmp_path: Path) -> None:
     stalled = [Rank(calls=1, stops=stops, ends=False, exit=STALLED) for stops in (WAIT, WAIT, 0)]
     assert failure(tmp_path, *stalled).rank.number == 2

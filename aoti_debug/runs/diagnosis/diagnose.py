@@ -39,7 +39,10 @@ def diagnose(run: RunDir) -> Verdict | None:
     if not run.state.is_failure:
         return None
     case = _Case(run)
-    finding = case.as_far_as_recorded(case.as_far_as_read(case.device_error() or case.host_error()))
+    of_device = case.device_error()
+    finding = case.as_far_as_read(of_device or case.host_error())
+    if of_device is None or not of_device.suspects or case.crumbs is None:  # which the device itself has written
+        finding = case.as_far_as_recorded(finding)
     return Verdict(
         what=finding.what,
         headline=headline(run, finding.what, finding.proof, finding.suspects, finding.why),
@@ -105,11 +108,8 @@ class _Case:
         )
 
     def as_far_as_recorded(self, finding: _Finding) -> _Finding:
-        """The finding without a place, where the process went on after its recording had stopped.
-
-        What the device had not completed is known all the same.
-        """
-        if not self.has_lost_records or finding.fault is not None or (self.on_device and finding.suspects):
+        """The finding without a place, where the process went on after its recording had stopped."""
+        if not self.has_lost_records or finding.fault is not None:
             return finding
         why = self._note(NoteCode.RECORDING_STOPPED) or "recording stopped"
         why += f", at launch {self.launches[-1].id}" if self.launches else ""

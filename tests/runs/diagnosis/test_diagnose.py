@@ -79,6 +79,15 @@ def test_a_launch_that_the_device_had_not_completed_when_the_recording_stopped(t
     assert summary(verdict)[1:] == (Proof.CERTAIN, ["0.1"])
 
 
+def test_without_breadcrumbs_a_launch_may_have_failed_after_the_recording_stopped(tmp_path: Path) -> None:
+    writer = started(TRITON, TRITON)
+    writer.lost_records = 1
+    assert summary(judge(tmp_path / "device", writer, DEVICE, CUDA))[1:] == (Proof.NONE, [])
+    inside = started(CPP, ended=0)
+    inside.lost_records = 1
+    assert summary(judge(tmp_path / "host", inside, SEGV, CUDA))[1:] == (Proof.NONE, [])
+
+
 def test_a_crash_within_a_launch_of_a_later_call(tmp_path: Path) -> None:
     writer = started(CPP)
     writer.call_end(launches=1)

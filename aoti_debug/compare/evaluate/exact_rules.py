@@ -161,7 +161,8 @@ def _comparison(name: str, first: Any, second: Any, result: torch.Tensor) -> Ine
     other = got != wanted
     if not bool(other.any()):
         return None
-    is_number = isinstance(second, int | float) and isinstance(first, torch.Tensor) and first.dtype.is_floating_point
+    has_dimensions = isinstance(second, torch.Tensor) and (second.dim() > 0 or result.dim() == 0)
+    is_number = not has_dimensions and isinstance(first, torch.Tensor) and first.dtype.is_floating_point
     common = dtypes.bare_name(torch.result_type(first, second))
     where = _first(
         other, result, lambda i: f"{_plain(exact[0][i])} {_SIGNS[name]} {_plain(exact[1][i])} is {bool(got[i])}"
@@ -248,6 +249,8 @@ def _integers(target: str, args: Sequence[Any], kwargs: Mapping[str, Any], resul
         return None
     exact, got = exact.reshape(-1), result.cpu().reshape(-1)
     wrapped = (exact - got.double()).abs() >= 2.0 ** (8 * result.dtype.itemsize - 1)
+    if _name(target) == "pow":  # a negative one of 0 has no exact result
+        wrapped &= (torch.as_tensor(args[1]) >= 0).cpu().expand(result.shape).reshape(-1)
     if not bool(wrapped.any()):
         return None
     name = dtypes.bare_name(result.dtype)

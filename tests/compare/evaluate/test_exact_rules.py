@@ -72,6 +72,14 @@ def test_a_number_of_python_is_rounded_to_the_tensor_by_rule() -> None:
     result = found(ATEN.eq.Scalar, torch.tensor([3.140625], dtype=torch.bfloat16), 3.14)
     assert result is not None
     assert not result.is_open
+    of_no_dimensions = found(ATEN.eq.Tensor, torch.tensor([0.1]), torch.tensor(0.1, dtype=torch.float64))
+    assert of_no_dimensions is not None
+    assert not of_no_dimensions.is_open
+
+
+def test_a_negative_power_of_zero_wraps_nowhere() -> None:
+    assert found(ATEN.pow.Tensor_Tensor, torch.tensor([0, 2, 1]), torch.tensor([-1, -2, 3])) is None
+    assert "wraps around in 1 of 2" in seen(ATEN.pow.Tensor_Tensor, torch.tensor([0, 3]), torch.tensor([-1, 50]))
 
 
 def test_arithmetic_that_wraps_around() -> None:

@@ -281,7 +281,7 @@ def added_to(finding: Finding, core: GpuCore, diagnosed: DiagnosedRun) -> Findin
 
 
 def with_arguments(finding: Finding, core: GpuCore, launch: Launch, manifest: Manifest) -> Finding:
-    """The finding with the argument of the launch that the address of a thread lies in, or next to.
+    """The finding with the argument of the launch that the address of a thread lies in, or must have meant.
 
     Of the threads of the warp it is the first one that accesses what is no argument; if none does, the first one.
 
@@ -303,7 +303,7 @@ def with_arguments(finding: Finding, core: GpuCore, launch: Launch, manifest: Ma
     if core.doubt:
         return replace(finding, possible=(*finding.possible, f"{said}, as the registers are now; {core.doubt}"))
     where, place = finding.where or near.place, near.place
-    if not where.argument:
+    if not where.argument and near.is_meant:
         where = replace(where, argument=place.argument, element=place.element, input=place.input)
     return replace(
         finding,

@@ -111,13 +111,13 @@ _AGAIN = 30.0  # seconds after which work that has not ended by then is interrup
 def time_limit(seconds: float) -> Iterator[None]:
     """Limits the time of the work in it, in the main thread of a process.
 
-    There is no limit in another thread, and where the timer of the process is in use already.
+    There is no limit in another thread, and where the timer of the process, or its signal in C, is in use already.
 
     Raises:
         OutOfTime: the time is over.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getitimer(signal.ITIMER_REAL)[0]:
+    if not is_main or signal.getitimer(signal.ITIMER_REAL)[0] or signal.getsignal(signal.SIGALRM) is None:
         yield
         return
 

@@ -128,12 +128,7 @@ def _with_search(finding: Finding, investigation: Investigation) -> Finding:
     options = investigation.options
     if archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
         return finding
-    chosen = [word for name in options.user_code.imports for word in ("--import", name)]
-    chosen += [word for path in options.user_code.libraries for word in ("--load-library", str(path))]
-    configs = options.inductor_configs.items()
-    chosen += [word for key, value in configs for word in ("--inductor-config", f"{key}={value}")]
-    chosen += [] if options.inputs is None else ["--inputs", str(options.inputs)]
-    command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *chosen])
+    command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *options.words])
     return replace(finding, next=(*finding.next, command))
 
 

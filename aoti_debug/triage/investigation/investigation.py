@@ -125,19 +125,35 @@ class SoFar:
     def outcome(self, options: TriageOptions, steps: Steps) -> Outcome:
         """The outcome of a triage that ends now."""
         more = f"{_LONGER * options.time_limit:g}"
-        longer = shlex.join(["aoti-debug", "triage", str(options.model), "--time-limit", more])
+        longer = shlex.join(["aoti-debug", "triage", str(options.model), *_words(options), "--time-limit", more])
         ended = f"ended after {wording.duration(options.time_limit)}, in: {steps.running}"
         if self.suspicion is not None:
             finding = self.suspicion.finding
             warnings = (*finding.warnings, f"not confirmed: {ended}")
             return Outcome(replace(finding, warnings=warnings, next=(*finding.next, longer)), self.suspicion.run)
         if self.run is None:
-            what = f"{ended}; the model was not run"
+            what = f"{ended}; no run of the model was looked at"
         else:
             launches = wording.pluralize(len(self.run.launches), "launch")
-            what = f"{launches}: {', '.join(self.seen)}; {ended}; not looked for: {', '.join(self.left)}"
+            left = f"; not looked for: {', '.join(self.left)}" if self.left else ""
+            what = f"{launches}: {', '.join(self.seen)}; {ended}{left}"
         done = tuple(f"{step.name}: {step.text}" for step in steps.done if step.text)
         return Outcome(Finding(UNFINISHED, what, warnings=done, next=(longer,)), self.run)
+
+
+def _words(options: TriageOptions) -> list[str]:
+    """The options of the command line of the same triage, as far as they say what is looked at."""
+    of_triage = {
+        "--random-inputs": options.random_inputs,
+        "--exported": options.exported,
+        "--model": options.name or None,
+        "--calls": options.calls if options.calls > 1 else None,
+        "--threads": options.threads,
+    }
+    words = [word for name, value in of_triage.items() if value is not None for word in (name, str(value))]
+    words += ["--guards"] if options.guards else []
+    words += [] if options.compare else ["--no-compare"]
+    return [*options.words, *words]
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,16 @@ class TriageOptions(ModelCalls):
     build_timeout: float = TIMEOUT
     time_limit: float = TIME_LIMIT
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options of a command line with the same inputs, the same settings of the build and the same user code."""
+        words = [word for name in self.user_code.imports for word in ("--import", name)]
+        words += [word for path in self.user_code.libraries for word in ("--load-library", str(path))]
+        configs = self.inductor_configs.items()
+        words += [word for key, value in configs for word in ("--inductor-config", f"{key}={value}")]
+        words += [] if self.inputs is None else ["--inputs", str(self.inputs)]
+        return tuple(words)
+
     def building(self, program: Artifact, output: Path) -> BuildOptions:
         """The options of a build of the model.
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aoti_debug.base.machine.steps import Step, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.diagnosis.findings import NONFINITE, UNFINISHED, Finding
 from aoti_debug.triage.investigation.investigation import SoFar, Suspicion
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
@@ -27,9 +28,24 @@ def test_time_that_is_over_in_the_build() -> None:
     outcome = SoFar().outcome(OPTIONS, steps_at("build"))
     assert outcome.run is None
     assert outcome.finding.kind == UNFINISHED
-    assert outcome.finding.what == "ended after 9 min 0 s, in: build; the model was not run"
+    assert outcome.finding.what == "ended after 9 min 0 s, in: build; no run of the model was looked at"
     assert outcome.finding.warnings == ("build: 3 launch sites, cpu",)
     assert outcome.finding.next == (LONGER,)
+
+
+def test_a_longer_triage_looks_at_the_same_calls() -> None:
+    options = replace(OPTIONS, inputs=Path("x.pt"), calls=3, guards=True, user_code=UserCode(("ops",)))
+    (longer,) = SoFar().outcome(options, steps_at("build")).finding.next
+    assert longer == ("aoti-debug triage model.pt2 --import ops --inputs x.pt --calls 3 --guards --time-limit 2160")
+
+
+def test_time_that_is_over_after_the_last_check() -> None:
+    so_far = SoFar()
+    run: Any = SimpleNamespace(launches=(1,))
+    so_far.run, so_far.seen = run, ["no fault"]
+    assert so_far.outcome(OPTIONS, steps_at("run")).finding.what == (
+        "1 launch: no fault; ended after 9 min 0 s, in: run"
+    )
 
 
 def test_time_that_is_over_between_checks() -> None:

@@ -240,7 +240,8 @@ class RecordedPackages:
             warnings.simplefilter("ignore")
             compiled = source()
             described = json.dumps([caller_settings.with_assigned(compiled.configs), compiled.key])
-            torch.export.save(compiled.program, file)
+            torch.export.save(compiled.program, own := file.with_name(f"{os.getpid()}-{file.name}"))
+            own.replace(file)  # whole: another process may read an equal one
             atomic_write.write(file.with_suffix(".json"), described)
 
     def _kept(self, codes: Sequence[str]) -> Callable[[], _Compiled] | None:

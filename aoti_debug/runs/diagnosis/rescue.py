@@ -128,6 +128,8 @@ def _kept(run: RunDir, verdict: Verdict, recording: Recording) -> Iterator[Input
             data, reason = recording.bytes_of(tensor), flight_recorder.REASONS.get(tensor.status, "")
             if not reason and tensor.bytes < layout.extent_bytes:
                 reason = "the flight recorder has only a part of its bytes"
+            if tensor.status is FlightStatus.REFERRED and recording.weights is None:
+                reason = "the file of the weights, which has its bytes, is not known"
             weight = None if reason else _weight(recording, tensor, launch.args[tensor.slot].name, layout)
             yield InputBytes(launch, tensor.slot, layout, data, reason, weight)
 

@@ -86,6 +86,19 @@ def test_weights_that_their_file_has_are_referred_to(tmp_path: Path, status: Fli
         values(run, "0.1")
 
 
+@pytest.mark.usefixtures("shared")
+def test_a_weight_of_an_unknown_file_is_not_made_up(tmp_path: Path) -> None:
+    file = FlightFile(weights="a path\twith a tab\t10\t0")
+    file.launch(1, Given(0, bits(5, 6, 7, 8), 0, FlightStatus.REFERRED, 64, (1, 2)))
+    path = crashed(tmp_path, file)
+    assert rescue.rescue(path).tensors == 0
+    saved = rundir.open_run(path).launch("0.1").args[0].files[Phase.BEFORE]
+    assert (saved.status, saved.reason) == (
+        SaveStatus.SKIPPED,
+        "the file of the weights, which has its bytes, is not known",
+    )
+
+
 def _described(model: Path) -> tuple[str, int, str]:
     weights = program_weights.describe(model, {})
     return weights.path, weights.size, weights.sha256

@@ -114,7 +114,8 @@ def doubtful_equality(comparison: Comparison) -> Iterator[str]:
 def eager_notes(comparison: Comparison) -> list[str]:
     """Sentences on why eager may be no proof: results of its own that are not exact, or far from float64."""
     doubtful = list(doubtful_equality(comparison))
-    more = [f"{len(doubtful) - _MAX_DOUBTFUL} more outputs are so"] if doubtful[_MAX_DOUBTFUL:] else []
+    count = len(doubtful[_MAX_DOUBTFUL:])
+    more = [f"the same of {wording.pluralize(count, 'more output')}"] if count else []
     return [*(operator.text for operator in comparison.inexact), *doubtful[:_MAX_DOUBTFUL], *more]
 
 

@@ -353,11 +353,10 @@ def _healed(launches: Sequence[UnequalLaunch]) -> str:
 def of_precision(found: RoundedModel, model: str) -> AnswerPage:
     """The answer of `aoti-debug precision`; `model` is the name of the file."""
     verdict, *more = conclusion(found)
-    proposal = found.proposal
     return AnswerPage(
         command="precision",
         model=model,
-        tone="bad" if proposal is None else "open" if proposal.kept else "good",
+        tone="bad" if found.proposal is None else "good" if found.is_fine else "open",
         kind=f"to {found.target.name}",
         verdict=verdict,
         facts=tuple(line.strip() for line in more),
@@ -370,7 +369,7 @@ def _of_parts(found: RoundedModel) -> AnswerTable:
     whole = AnswerRow((AnswerCell("all at once"), *_effects(whole_cells(found), found.whole, found)))
     rows = [AnswerRow((_name(one.part.name), *_effects(part_cells(one), one, found))) for one in found.parts]
     limit = f"Red: more than the tolerance of {found.tolerance:g}; bars: the error, {_DECADES:.0f} decades up to 1."
-    rows = [*rows[: MAX_ROWS - 1], whole]
+    rows.insert(MAX_ROWS - 1, whole)  # which is shown, however many others are not
     return _table("The most sensitive first", (found.by.value, *COLUMNS), rows, limit, *notes_of(found))
 
 

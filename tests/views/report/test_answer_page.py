@@ -116,6 +116,12 @@ def test_modules_that_were_rounded(tmp_path: Path) -> None:
     assert next(row[:2] for row in rows(answer, "Several modules at once")) == ["0", "NaN/Inf"]
 
 
+def test_rows_that_are_left_out_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aoti_debug.views.report.answer_page.MAX_ROWS", 2)
+    table = of_precision(tmp_path).tables[0]
+    assert ([row.cells[0].text for row in table.rows][1], table.hidden) == ("all at once", 2)
+
+
 @MAKERS
 def test_it_is_kept_and_found_and_written(
     make: Callable[[Path], AnswerPage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -65,10 +65,18 @@ def compared_text(comparison: Comparison) -> str:
     if not comparison.not_compared:
         sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
         said = "what the sources of their kernels say" if sources else "what the program says"
-        return f"{coverage.compared} of {launches} computed {said}"
+        return f"{coverage.compared} of {launches} computed {said}{_nonfinite_text(comparison)}"
     share = 100 * coverage.compared_bytes // coverage.bytes if coverage.bytes else 0
     compared = coverage.compared + coverage.through_readers
-    return incomplete_text(f"{compared} of {launches}, {share} % of bytes", comparison.not_compared)
+    said = incomplete_text(f"{compared} of {launches}, {share} % of bytes", comparison.not_compared)
+    return said + _nonfinite_text(comparison)
+
+
+def _nonfinite_text(comparison: Comparison) -> str:
+    """ "; NaN or infinite as in eager: output 0 (8 of 32 elements)"; "" without any."""
+    held = [error for error in comparison.outputs if error.nonfinite and not error.misplaced]
+    texts = [f"output {e.index} ({e.nonfinite} of {wording.pluralize(e.elements, 'element')})" for e in held]
+    return f"; NaN or infinite as in eager: {wording.join_truncated(texts, MAX_NAMED)}" if texts else ""
 
 
 def incomplete_text(compared: str, reasons: tuple[str, ...]) -> str:

@@ -208,6 +208,15 @@ def cancelled(actual: str) -> OutputError:
     )
 
 
+def test_a_clean_comparison_says_what_is_not_finite_in_eager_either(comparison: Comparison) -> None:
+    found = replace(comparison, outputs=(replace(RIGHT, nonfinite=2),))
+    assert kind_of(found) is CLEAN
+    assert report_lines(found, UNLIMITED)[-1].endswith(
+        f"computed what the program says; NaN or infinite as in eager: output 0 (2 of {RIGHT.elements} elements)"
+    )
+    kept(found)
+
+
 def test_lost_rounding_is_a_finding(comparison: Comparison) -> None:
     found = replace(comparison, outputs=(ROUNDED,))
     assert kind_of(found) is DIFFERS

@@ -61,6 +61,7 @@ class OutputError:
         arithmetic: the coarsest floating dtype of the program's operators that compute; in `computed` also those of
             casts and of what is only moved count.
         moved: `double` of the program itself in float64 when every operator rounds otherwise; None if it is not known.
+        nonfinite: the number of elements that are NaN or infinite, whatever they should be.
     """
 
     index: int
@@ -76,6 +77,7 @@ class OutputError:
     example: ReturnedElement | None = None
     arithmetic: str = ""
     moved: float | None = None
+    nonfinite: int = 0
 
     @property
     def may_have_lost_rounding(self) -> bool:
@@ -328,15 +330,22 @@ def _error(index: int, actual: StoredTensor, expected: StoredTensor, shape: tupl
         first, second = (tensor.data.reshape(tensor.numel, -1) for tensor in (actual, expected))
         different = int((first != second).any(axis=1).sum())
     error = OutputError(index=index, dtype=actual.dtype, elements=actual.numel, different=different, relative=0.0)
-    if not different:
-        return error
     try:
         first, second = actual.numbers(), expected.numbers()
     except TypeError:  # packed: there are no numbers
-        return replace(error, relative=math.inf)
+        return replace(error, relative=math.inf if different else 0.0)
+    error = replace(error, nonfinite=_nonfinite(first))
+    if not different:
+        return error
     misplaced, worst = _misplaced(first, second)
     example = ReturnedElement(unravel(worst, shape), str(first[worst]), str(second[worst]))
     return replace(error, relative=_relative(first, second), misplaced=misplaced, example=example)
+
+
+def _nonfinite(numbers: Any) -> int:
+    import numpy as np
+
+    return 0 if numbers.dtype.kind in "biu" else int((~np.isfinite(numbers)).sum())
 
 
 def _misplaced(actual: Any, expected: Any) -> tuple[int, int]:

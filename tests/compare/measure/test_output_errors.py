@@ -64,6 +64,7 @@ def test_signalling_nan_gives_no_warning(tmp_path: Path, recwarn: pytest.Warning
 def test_the_same_infinities_are_right(tmp_path: Path) -> None:
     tensor = torch.tensor([math.inf, math.nan, 1.0])
     assert error(tensor + 0, tensor, tmp_path).is_right
+    assert error(tensor, tensor, tmp_path).nonfinite == 2
 
 
 def test_integers_have_to_be_equal(tmp_path: Path) -> None:

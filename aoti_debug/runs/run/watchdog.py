@@ -150,7 +150,10 @@ def callers(run: Path) -> dict[int, bool]:
 def _recorded_in(run: Path) -> list[Path]:
     """The folders of the runs of all packages, processes and ranks that record in a run directory."""
     launches = sorted(entry for entry in run.iterdir() if entry.is_dir() and not entry.is_symlink())
-    ranks = [rank for launch in launches for rank in ranks_directory.folders(launch).values()]
+    ranks: list[Path] = []
+    for launch in launches:
+        with contextlib.suppress(FileNotFoundError):  # the script may delete directories
+            ranks += ranks_directory.folders(launch).values()
     return [folder for rank in (run, *ranks) for folder in (rank, *sorted(rank.glob("process-*")))]
 
 

@@ -276,6 +276,18 @@ def test_packages_are_taken_for_no_ranks(tmp_path: Path) -> None:
     assert callers(tmp_path) == {}
 
 
+def test_a_directory_that_is_deleted_while_ranks_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+
+    def gone(path: Path) -> dict[int, Path]:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("aoti_debug.runs.rundir.ranks_directory.folders", gone)
+    assert callers(tmp_path) == {}
+
+
 # Asking for stacks
 
 ANSWERING = f"""

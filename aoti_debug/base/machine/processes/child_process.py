@@ -44,7 +44,7 @@ def changed_environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _seen_by_c(name: str) -> bytes | None:
     """The value of a variable for C functions."""
-    getenv = ctypes.CDLL(None).getenv
+    getenv = ctypes.PyDLL(None).getenv  # which lets no other thread of Python change the environment meanwhile
     getenv.restype = ctypes.c_char_p
     value: bytes | None = getenv(os.fsencode(name))
     return value

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,10 @@ PIPED = 200  # columns in a pipe or a file
 _BEGIN, _END = "\x1b]8;;", "\x1b\\"
 _MODEL_LINE = re.compile(r"(?<![^\s(])(/[^\s:…]+):(\d+)\b")  # an absolute path and a line
 _PAGE = re.compile(r"(?<![^\s(])[^\s:…]+\.html\b")
-_COLOURS = {  # by the first words of a line, the longer ones first; each kind of finding has its own
+_ORANGE = 208  # of a terminal with 256 colours
+_COLOURS: Mapping[
+    str, str | int
+] = {  # by the first words of a line, the longer ones first; each kind of finding has its own
     "CLEAN as far as compared": "yellow",
     "CLEAN": "green",
     "NO FAULT": "green",
@@ -36,7 +39,8 @@ _COLOURS = {  # by the first words of a line, the longer ones first; each kind o
     "FAULT": "red",
     "OVERRUN": "bright_blue",
     "RACE": "bright_white",
-    "UNDER THREADS": "bright_black",
+    "UNDER THREADS": _ORANGE,
+    "NOT FINISHED": "bright_black",
     "EQUAL": "green",
     "NOT COMPARED": "yellow",
     "UNINITIALISED": "blue",
@@ -103,7 +107,7 @@ def is_live(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def colour_of(line: str) -> str | None:
+def colour_of(line: str) -> str | int | None:
     """The colour of a line that begins with a verdict, or ends with the mark of the guilty launch; None for others.
 
     The words say the same without it.

@@ -6,6 +6,7 @@ The directory of an answer keeps it as answer.json, of which `aoti-debug report`
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def find(name: str | Path) -> Path | None:
     if str(name) == LATEST:
         return None  # of runs and triages
     places = (Path(), *(place for kind in _KINDS for place in kind.places()))
-    return next((place / name for place in places if (place / name / NAME).is_file()), None)
+    return next((place / name for place in places if os.path.isfile(place / name / NAME)), None)
 
 
 def read(directory: Path) -> AnswerPage:

@@ -105,11 +105,12 @@ class OutOfTime(KeyboardInterrupt):
 
 
 _AGAIN = 30.0  # seconds after which work that has not ended by then is interrupted once more
+_LONGEST = 1e8  # seconds; a timer takes no infinity
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Limits the time of the work in it, in the main thread of a process.
+    """Limits the time of the work in it, in the main thread of a process; math.inf for no limit.
 
     There is no limit in another thread, and where the timer of the process, or its signal in C, is in use already.
 
@@ -125,7 +126,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise OutOfTime
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST), _AGAIN)
     try:
         yield
     finally:

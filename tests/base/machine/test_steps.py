@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -165,6 +166,13 @@ def test_work_that_takes_too_long_is_interrupted() -> None:
 def test_work_that_is_done_in_time_is_left_alone() -> None:
     with time_limit(600):
         pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 1e18])
+def test_a_limit_may_be_as_long_as_one_likes(seconds: float) -> None:
+    with time_limit(seconds):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 9e7
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 

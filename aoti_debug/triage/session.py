@@ -35,7 +35,7 @@ from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_w
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import faults, nonfinite, races, threads, wrong_value
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, SoFar
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, SoFar, Suspicion
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
@@ -196,6 +196,9 @@ def _outcome(options: TriageOptions, runs: TriageRuns, steps: Steps, folder: Pat
     if first.run.manifest.without_source:
         return Outcome(_from_outside(first), first.run)
     so_far.run = first.run
+    if first.verdict is not None:
+        seen = finding_of(first.run, first.verdict, argument_sentences(first.verdict))
+        so_far.suspicion = Suspicion(seen, first.diagnosed)
     return _checked(Investigation(options, runs, steps, folder / triage_directory.REPRO, first), so_far)
 
 

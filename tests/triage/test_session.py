@@ -8,12 +8,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 
 from aoti_debug.base.machine.compiler import find_torch
 from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.steps import OutOfTime, Steps
 from aoti_debug.instrument.builder import compare_kernels
 from aoti_debug.instrument.builder.build import BuildSummary
 from aoti_debug.instrument.wrapper import model_variables
@@ -22,17 +24,18 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.repro.evidence import Evidence
 from aoti_debug.repro.modes import Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, place_of
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, Finding, FindingKind, place_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage import session
 from aoti_debug.triage.build_failures.build_without import BuiltWithout
 from aoti_debug.triage.investigation import confirm_by_repro
 from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, ReproTrial
-from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
-from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, SoFar, Suspicion
+from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage
@@ -195,6 +198,28 @@ def test_with_guards_too(triaged: Callable[..., tuple[TriageDir, Told]], monkeyp
     assert set(counts.opened.values()) == {1}
     assert set(counts.diagnosed.values()) == {1}
     assert counts.dataflows == {"run-1": 1, "run-3": 1}
+
+
+def test_a_first_run_that_faulted_is_told_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_: object) -> Outcome:
+        raise OutOfTime
+
+    writer = factories.JournalWriter()
+    writer.call_begin()
+    writer.launch_begin(0, 0)
+    ended = Exit(ExitKind.FAULT, "SIGSEGV", signal="SIGSEGV")
+    manifest = factories.make_manifest(factories.site("kernel"))
+    first = DiagnosedRun(open_run(factories.run_directory(tmp_path, manifest, writer, exit=ended)))
+    monkeypatch.setattr(session, "_checked", late)
+    runs = cast("TriageRuns", SimpleNamespace(names=lambda: RunResult(first, 1.0, "")))
+    options, so_far = TriageOptions(tmp_path / "model.pt2"), SoFar()
+    with pytest.raises(OutOfTime):
+        session._outcome(options, runs, Steps(), tmp_path, so_far)
+    found = so_far.outcome(options, Steps()).finding
+    assert (found.kind, found.where and found.where.launch) == (FAULT, "0.0")
+    assert found.warnings[-1].startswith("not confirmed: ended after 9 min 0 s")
 
 
 # ---- a kind of finding is one module

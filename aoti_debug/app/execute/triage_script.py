@@ -19,7 +19,7 @@ from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
 from aoti_debug.package.pt2 import archive
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
@@ -188,12 +188,16 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
         return finding
     finding = _with_other_packages(finding, failed)
     call = "the last call" if failed.number is None else f"call {failed.number}"
+    is_over = finding.kind == UNFINISHED
     if verdict is not None:
         seen = finding_of(failed.run, verdict)
-        alone = f"{call} alone, in a process of its own, has no fault: {finding.what}"
-        return replace(seen, warnings=(*seen.warnings, alone, *finding.warnings))
+        result = "was not looked into to the end" if is_over else "has no fault"
+        alone = f"{call} alone, in a process of its own, {result}: {finding.what}"
+        following = (*seen.next, *finding.next) if is_over else seen.next
+        return replace(seen, warnings=(*seen.warnings, alone, *finding.warnings), next=following)
     if not failed.is_not_finite:
         return finding
-    alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, it has none"
+    result = "it was not looked into to the end" if is_over else "it has none"
+    alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, {result}"
     kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
     return replace(finding, kind=kind, warnings=(alone, *finding.warnings))

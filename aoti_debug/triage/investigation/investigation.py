@@ -113,7 +113,8 @@ class SoFar:
         run: the last run that was looked at; None before the first one.
         seen: what was seen in the runs: "no fault".
         left: the kinds of findings that were still to be looked for.
-        suspicion: the finding that is being confirmed; None while there is none.
+        suspicion: the fault that the first run has ended in, then the finding that is being confirmed; None while there
+            is none.
     """
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory
@@ -129,6 +129,20 @@ def test_where_nothing_was_seen_the_other_packages_are_named(tmp_path: Path) -> 
     assert finding.warnings[1].startswith("the script had replaced weights of a.pt2, which were not kept")
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
+
+
+@pytest.mark.parametrize(("is_finite", "signal"), [(True, "SIGSEGV"), (False, "")])
+def test_a_call_whose_triage_was_not_finished_is_not_said_to_have_no_fault(
+    tmp_path: Path, is_finite: bool, signal: str
+) -> None:
+    run = ended(tmp_path / "of_a", returned, **({"signal": signal} if signal else {"exit_": Exit(ExitKind.CLEAN)}))
+    found = chosen(package(tmp_path / "a", run, is_finite=is_finite))
+    late = Finding(UNFINISHED, "ended after 9 min 0 s", next=("aoti-debug triage a.pt2 --time-limit 2160",))
+    finding = triage_script._with_what_was_seen(late, found, run.verdict)
+    assert finding.kind == (UNFINISHED if run.verdict is None else FAULT)
+    (said,) = [warning for warning in finding.warnings if "in a process of its own" in warning]
+    assert "not looked into to the end" in said
+    assert late.next[0] in finding.next
 
 
 @pytest.mark.parametrize(

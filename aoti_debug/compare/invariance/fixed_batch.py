@@ -140,6 +140,8 @@ class FixedBatch:
             return "VARIES with the place in the batch"
         if self.differing(_SIZE):
             return "VARIES from package to package: their sizes, kernels and algorithms differ"
+        if len(self.unknown) == len(self.outputs):
+            return "NOTHING COMPARED: no output is known to have a row for each sample"
         known = "as far as it is known, " if self.unknown else ""
         return f"SAME BITS {known}in the outputs of {wording.pluralize(len(self.runs), 'other run')}"
 
@@ -148,7 +150,7 @@ class FixedBatch:
         """0: the same bits; 1: others; 8: the same as far as it is known."""
         if any(one.difference is not None for one in self.outputs):
             return EXIT_FINDING
-        return EXIT_INCOMPLETE if self.unknown else EXIT_CLEAN
+        return EXIT_INCOMPLETE if self.unknown or not self.outputs else EXIT_CLEAN
 
 
 def fixed_batch(options: FixedBatchOptions, listener: StepListener | None = None) -> FixedBatch:

@@ -90,7 +90,11 @@ def test_other_rows_change_it(tmp_path: Path) -> None:
 def test_an_output_without_the_batch_is_not_known(tmp_path: Path) -> None:
     unknown = found(tmp_path, pooled)
     assert unknown.exit_code == EXIT_INCOMPLETE
-    assert unknown.verdict.startswith("SAME BITS as far as it is known")
+    assert unknown.verdict == "NOTHING COMPARED: no output is known to have a row for each sample"
+    nothing = replace(unknown, outputs=())
+    assert (nothing.exit_code, nothing.verdict) == (EXIT_INCOMPLETE, unknown.verdict)
+    more = replace(found(tmp_path / "more", double), outputs=(*found(tmp_path / "b", double).outputs, *unknown.outputs))
+    assert more.verdict == "SAME BITS as far as it is known, in the outputs of 3 other runs"
     assert fixed_lines(unknown).count("output 0: not known: its first dimension is not the batch: [1]") == 1
     assert problems(fixed_document(unknown), SCHEMA) == []
 

@@ -90,7 +90,8 @@ def triage(
         print(found)
 
     It is exported, built and run several times, each time in a process of its own; then the guilty launch is replayed
-    alone. The program and the inputs are kept in `aoti-debug/compiled`.
+    alone. The program and the inputs are kept in `aoti-debug/compiled`. After nine minutes it ends with what was found
+    so far, as `aoti-debug triage` does.
 
     Args:
         model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of a `.pt2` file: an

@@ -225,15 +225,21 @@ class _Casts:
 
     def round_borders(self) -> None:
         """Casts what comes into the modules, and what leaves them, there and back."""
+        given: dict[tuple[Node, str], Node] = {}  # rounded, by the value and the module that it comes into
         for node in list(self._graph.nodes):
-            if not self.is_chosen(node):
-                continue
             overwritten = set(mutated_nodes(node))
+            if not self.is_chosen(node):
+                given = {} if overwritten else given
+                continue
             for value in node.all_input_nodes:
                 is_given = value not in self._rounded_there and value.name not in overwritten
                 if is_given and self.is_wide(value.meta.get("val")) and not self._is_inside(value, node):
-                    with self._graph.inserting_before(node):
-                        node.replace_input_with(value, self._rounded(value, node))
+                    key = value, self.module(node)
+                    if key not in given:
+                        with self._graph.inserting_before(node):
+                            given[key] = self._rounded(value, node)
+                    node.replace_input_with(value, given[key])
+            given = {} if overwritten else given  # what was overwritten is another value than the rounded one
             for result, wide in list(_results(node, node.meta["val"])):
                 outside = [user for user in result.users if not self._is_inside(node, user)]
                 if self.is_wide(wide) and outside:

@@ -92,6 +92,20 @@ def test_float8_is_rounded_at_the_borders_of_modules(program: Path, tmp_path: Pa
     assert [str(one.args[0].meta["val"].dtype) for one in linear.args] == ["torch.float8_e4m3fn"] * 3
 
 
+class Twice(nn.Module):
+    """Two operators that read one input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin() + x.cos()
+
+
+def test_what_comes_into_a_module_is_one_tensor_however_many_operators_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "twice.pt2"
+    torch.export.save(torch.export.export(Twice(), (X,)), path)
+    casts, _ = cast(path, tmp_path, "float8_e4m3fn")
+    assert casts.text("float8_e4m3fn") == "2 tensors cast there and back, in 1 module"
+
+
 @pytest.mark.parametrize("to", ["bfloat16", "float8_e5m2"])
 def test_modules_that_are_kept(program: Path, tmp_path: Path, to: str) -> None:
     casts, other = cast(program, tmp_path, to, *NAMES)

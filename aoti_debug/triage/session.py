@@ -140,7 +140,11 @@ def _investigated(options: TriageOptions, folder: Path, steps: Steps, so_far: So
             return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
         runs = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         with contextlib.closing(runs):
-            outcome = _with_remarks(_outcome(options, runs, steps, folder, so_far), options)
+            try:
+                found = _outcome(options, runs, steps, folder, so_far)
+            except OutOfTime:  # what the build has shown is told all the same
+                found = so_far.outcome(options, steps)
+            outcome = _with_remarks(found, options)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     finding = races.also(outcome.finding, outcome.run)

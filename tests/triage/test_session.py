@@ -24,7 +24,7 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.repro.evidence import Evidence
 from aoti_debug.repro.modes import Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, Finding, FindingKind, place_of
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, UNFINISHED, Finding, FindingKind, place_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
@@ -220,6 +220,20 @@ def test_a_first_run_that_faulted_is_told_when_the_time_is_over(
     found = so_far.outcome(options, Steps()).finding
     assert (found.kind, found.where and found.where.launch) == (FAULT, "0.0")
     assert found.warnings[-1].startswith("not confirmed: ended after 9 min 0 s")
+
+
+def test_what_the_build_has_shown_is_told_when_the_time_is_over(
+    triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(_: Investigation) -> Suspicion:
+        raise OutOfTime
+
+    monkeypatch.setattr(session, "CHECKS", (Check(SLOW, late, confirm_slow), *session.CHECKS))
+    found, told = triaged(of_positive, notes=("the build failed once: SIGKILL",))
+    assert told.made == ["names"]
+    assert found.finding.kind == UNFINISHED
+    assert found.finding.warnings[-1] == "the build failed once: SIGKILL"
+    assert triage_directory.open_triage(found.path).finding == found.finding
 
 
 # ---- a kind of finding is one module

@@ -17,7 +17,7 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     nodes_text,
     part_text,
 )
-from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.diagnosis.findings import UNFINISHED, Finding, Place
 from aoti_debug.triage.build_failures.proof_script import Replay
 from aoti_debug.triage.build_failures.script_text import SCRIPT
 from aoti_debug.triage.results.finding_kinds import BUILD_FAILURE
@@ -60,7 +60,9 @@ def with_failures(finding: Finding, failures: Sequence[Finding], left_out: str) 
     """
     first = all_failures(failures)
     if not finding.kind.is_fault:
-        rest = f"built {left_out}, the model has no other finding: {finding.what}"
+        is_over = finding.kind == UNFINISHED
+        result = "was not looked into to the end" if is_over else "has no other finding"
+        rest = f"built {left_out}, the model {result}: {finding.what}"
         return replace(first, evidence=(*first.evidence, rest), warnings=(*first.warnings, *finding.warnings))
     note = f"this is of the package built {left_out}"
     other = replace(finding, warnings=(note, *finding.warnings))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aoti_debug
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildStage, Position
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, UNFINISHED, Finding
 from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage.build_failures.finding import all_failures, finding_of, with_failures
 from aoti_debug.triage.build_failures.proof_script import Replay
@@ -98,6 +98,12 @@ def test_a_clean_rest_is_evidence() -> None:
     assert finding.also == ()
     assert finding.evidence[-1].endswith("the model has no other finding: 3 launches in 1 call: no fault")
     assert finding.warnings == ("a note",)
+
+
+def test_a_rest_that_was_not_looked_into_to_the_end() -> None:
+    late = Finding(UNFINISHED, "ended after 9 min 0 s")
+    finding = with_failures(late, [found(failures.LOWERING)], "without the lowering of aten.erf.default")
+    assert finding.evidence[-1].endswith("the model was not looked into to the end: ended after 9 min 0 s")
 
 
 def test_other_findings_follow_and_say_what_they_are_of() -> None:

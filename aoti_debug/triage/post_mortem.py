@@ -150,7 +150,7 @@ def _of_gpu(package: Path | None, options: TriageOptions, folder: Path, steps: S
     finding = gpu_core.finding_of(core, manifest)
     launch = None if diagnosed is None else gpu_core.launch_of(core, diagnosed)
     if diagnosed is not None and launch is not None:
-        finding = replace(finding, where=place_of(launch), warnings=())
+        finding = replace(finding, where=place_of(launch), possible=(), warnings=())
         finding = gpu_core.with_arguments(finding, core, launch, diagnosed.run.manifest)
     elif manifest is not None:
         finding = gpu_core.with_parameters(finding, core, manifest)

@@ -26,6 +26,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt-get install chromium)")
 
 _TIMEOUT = 120.0  # seconds, for the answer to a command, and for an event
+_LEFT = "Inspected target navigated or closed"
 _FAST_CLOCK = 4000  # milliseconds of the page's clock, whose timers run at once
 # What a browser of a user does as it starts, and a page does not need.
 _NOTHING_ELSE = (
@@ -133,10 +134,19 @@ class Visit:
             TimeoutError: it is not.
         """
         deadline = time.monotonic() + _TIMEOUT
-        while self.value(condition) is not True:
+        while not self._is_true(condition):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{condition}: {self.value('document.body.innerText')}")
             time.sleep(0.05)
+
+    def _is_true(self, condition: str) -> bool:
+        """False also while the page is left for another one."""
+        try:
+            return self.value(condition) is True
+        except RuntimeError as error:
+            if _LEFT not in str(error):
+                raise
+            return False
 
 
 class _Chromium:

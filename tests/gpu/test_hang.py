@@ -14,8 +14,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.show.fault import verdict_lines
-from tests.built_model import Built, build_model
-from tests.once import once
+from tests.built_model import Built
 
 pytestmark = [
     pytest.mark.cuda,
@@ -25,37 +24,24 @@ pytestmark = [
 STALL = 5
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    from tests.gpu import hanging_ops
-
-    def make(folder: Path) -> Built:
-        example = (torch.rand(4, 256, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda"))
-        with torch.no_grad():
-            program = torch.export.export(hanging_ops.Model(), example, strict=False)
-        return build_model(program, folder, {}, "tests.gpu.hanging_ops")
-
-    return once(tmp_path_factory, "cuda-hanging", make)
-
-
 def inputs(folder: Path, go: int) -> Path:
     path = folder / f"go{go}.pt"
     torch.save((torch.rand(4, 256, device="cuda"), torch.full((1,), go, dtype=torch.int32, device="cuda")), path)
     return path
 
 
-def test_a_kernel_that_ends_is_left_alone(built: Built, tmp_path: Path) -> None:
+def test_a_kernel_that_ends_is_left_alone(hanging: Built, tmp_path: Path) -> None:
     assert (
-        runner.run(RunOptions(built.package, inputs=inputs(tmp_path, 1), out=tmp_path / "runs", stall=STALL)).verdict
+        runner.run(RunOptions(hanging.package, inputs=inputs(tmp_path, 1), out=tmp_path / "runs", stall=STALL)).verdict
         is None
     )
 
 
 @pytest.mark.parametrize("limit", ["stall", "timeout"])
-def test_a_kernel_that_never_ends_is_named_with_its_grid(built: Built, tmp_path: Path, limit: str) -> None:
+def test_a_kernel_that_never_ends_is_named_with_its_grid(hanging: Built, tmp_path: Path, limit: str) -> None:
     limits: dict[str, Any] = {limit: STALL if limit == "stall" else 90}  # counted from before the package is loaded
     began = time.monotonic()
-    result = runner.run(RunOptions(built.package, inputs=inputs(tmp_path, 0), out=tmp_path / "runs", **limits))
+    result = runner.run(RunOptions(hanging.package, inputs=inputs(tmp_path, 0), out=tmp_path / "runs", **limits))
     assert time.monotonic() - began < 240
     verdict = result.verdict
     assert verdict is not None

@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from aoti_debug.app.cli import main
-from tests.built_model import Built, build_model
-from tests.once import once
+from tests.built_model import Built
 
 pytestmark = [
     pytest.mark.cuda,
@@ -19,27 +18,14 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    from tests.gpu import hanging_ops
-
-    def make(folder: Path) -> Built:
-        example = (torch.rand(4, 256, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda"))
-        with torch.no_grad():
-            program = torch.export.export(hanging_ops.Model(), example, strict=False)
-        return build_model(program, folder, {}, "tests.gpu.hanging_ops")
-
-    return once(tmp_path_factory, "cuda-hanging", make)
-
-
 def test_a_hang_has_a_repro(
-    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hanging: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AOTI_DEBUG_FLIGHT_BYTES", "0")
     x = torch.rand(4, 256, device="cuda")
     torch.save((x, torch.zeros(1, dtype=torch.int32, device="cuda")), "inputs.pt")
-    command = ["triage", str(built.package), "--inputs", "inputs.pt", "--timeout", "10", "--json"]
+    command = ["triage", str(hanging.package), "--inputs", "inputs.pt", "--timeout", "10", "--json"]
     assert main.run(command) == 1
     finding = json.loads(capsys.readouterr().out)
     assert finding["kind"] == "hang"

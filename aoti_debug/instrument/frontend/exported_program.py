@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import sources, worker_process
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
@@ -88,7 +88,7 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
         return _lower_again(program, request, torch)
     except BuildFailureError as error:
         if error.failure.ending is Ending.EXCEPTION:
-            with suppress(ToolchainError):
+            with suppress(AotiDebugError):
                 return _lower_again(program, request, torch)
         raise
 

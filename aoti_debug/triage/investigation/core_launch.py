@@ -172,13 +172,11 @@ class NearArgument:
         place: of the launch, with the argument; with the element if the address lies in the argument.
         observed: a sentence on where the address lies.
         possible: a sentence on what may have been accessed; "" if there is nothing to add.
-        is_meant: the address lies in the argument, or the access can have meant no other one.
     """
 
     place: Place
     observed: str
     possible: str = ""
-    is_meant: bool = False
 
 
 def near_argument(
@@ -205,7 +203,7 @@ def near_argument(
         element = layout.row_major(offset // layout.item_bytes)
         at = "" if element is None else f", element {element}"
         place = place_of(launch, argument.name, element, name)
-        return NearArgument(place, f"address {address:#x} lies in {described}{at}", is_meant=True)
+        return NearArgument(place, f"address {address:#x} lies in {described}{at}")
     place = place_of(launch, argument.name, None, name)
     behind = offset >= layout.extent_bytes
     distance = wording.byte_size(offset - layout.extent_bytes if behind else -offset)
@@ -214,7 +212,7 @@ def near_argument(
         return NearArgument(place_of(launch), f"address {address:#x} lies near no argument of {launch.id}")
     index = offset // layout.item_bytes
     possible = f"it may be element {index} of {element_text(shown, ())}, which has {layout.numel} elements"
-    return NearArgument(place, observed, f"{observed}: {possible}", is_meant=len(meant) == 1)
+    return NearArgument(place, observed, f"{observed}: {possible}")
 
 
 def _distance(address: int, tensor: Tensor) -> int:

@@ -281,7 +281,7 @@ def added_to(finding: Finding, core: GpuCore, diagnosed: DiagnosedRun) -> Findin
 
 
 def with_arguments(finding: Finding, core: GpuCore, launch: Launch, manifest: Manifest) -> Finding:
-    """The finding with the argument of the launch that the address of a thread lies in, or must have meant.
+    """The finding with the argument of the launch that the address of a thread lies in, or may have meant.
 
     Of the threads of the warp it is the first one that accesses what is no argument; if none does, the first one.
 
@@ -302,8 +302,8 @@ def with_arguments(finding: Finding, core: GpuCore, launch: Launch, manifest: Ma
     said = f"block {access.block}, thread {access.thread}: {near.observed}{more}"
     if core.doubt:
         return replace(finding, possible=(*finding.possible, f"{said}, as the registers are now; {core.doubt}"))
-    where, place = finding.where or near.place, near.place
-    if not where.argument and near.is_meant:
+    place, where = near.place, finding.where or replace(near.place, argument="", input="")
+    if not outside and not where.argument:  # a load may be narrower than the numbers that it is meant for
         where = replace(where, argument=place.argument, element=place.element, input=place.input)
     return replace(
         finding,

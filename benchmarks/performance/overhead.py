@@ -4,7 +4,8 @@ usage: python -m benchmarks.performance.overhead [--device cpu|cuda] [--calls N]
 
 Prints Markdown tables. Every timing runs in a process of its own, on packages built in this run, with outputs of the
 printers in files. "plain" is the plain twin of the instrumented package, compiled from the same generated sources. The
-built-in printer is AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER=1..3 at compile time.
+built-in printer is AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER=1..3 at compile time. "streams", for CUDA and torch
+from 2.14 on, calls models that launch on side streams, which wait for each other.
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
 BUILD = """
 import sys
 from pathlib import Path
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.build import BuildOptions, build_report
-program, output, plain = map(Path, sys.argv[1:])
-build_report(BuildOptions(program=program, output=output, plain=plain))
+from benchmarks.models import timed_models
+name, program, output, plain = sys.argv[1], *map(Path, sys.argv[2:])
+chosen = {}
+if name in timed_models.STREAMS:
+    user_code = UserCode(("tests.instrument.wrapper.cuda_models",))
+    chosen = {"inductor_configs": timed_models.STREAM_SETTINGS, "user_code": user_code}
+build_report(BuildOptions(program=program, output=output, plain=plain, **chosen))
 """
 EXPORT = """
 import sys, torch
@@ -46,7 +53,9 @@ from benchmarks.models import timed_models
 torch.export.save(timed_models.export(sys.argv[1], sys.argv[2]), sys.argv[3])
 """
 MIB = 1 << 20
+ON_CUDA = ("graphs", "streams")  # sections
 GRAPH_MODELS = ("blocks", "launches")
+STREAM_MODELS = ("stream_blocks", "stream_launches")
 
 Variants = dict[str, tuple[Path, dict[str, str]] | int]  # label -> package and environment, or bytes to write
 
@@ -101,15 +110,19 @@ class Bench:
     def instrumented(self, name: str) -> Path:
         path = self.work / f"{name}.instrumented.pt2"
         if not path.exists():
-            self.python("-c", BUILD, str(self.program(name)), str(path), str(self.work / f"{name}.plain.pt2"))
+            plain = self.work / f"{name}.plain.pt2"
+            self.python("-c", BUILD, name, str(self.program(name)), str(path), str(plain))
         return path
 
     def prepare(self, sections: list[str], jobs: int) -> None:
         """Builds the packages of these sections, `jobs` at a time."""
         users = {"blocks": {"calls", "saving"}, "launches": {"launches"}, "mixed": {"coverage"}}
         names = [name for name, of in users.items() if of & {*sections}]
-        ours = dict.fromkeys([*names, *(GRAPH_MODELS if "graphs" in sections else ())])
-        for name in ["blocks", *ours]:
+        further = {"graphs": GRAPH_MODELS, "streams": STREAM_MODELS}
+        ours = dict.fromkeys(
+            [*names, *(name for section in further for name in further[section] if section in sections)]
+        )
+        for name in {"blocks": None, **ours} if names or "build" in sections else ours:
             self.program(name)
         printers = {"blocks": (1, 2, 3), "launches": (3,), "mixed": (1, 3)}
         with ThreadPoolExecutor(jobs) as pool:
@@ -165,7 +178,28 @@ def calls_section(bench: Bench, name: str) -> None:
         variants["level hash"] = (ours, {"AOTI_DEBUG_LEVEL": "hash"})
         variants["level 2"] = (ours, {"AOTI_DEBUG_LEVEL": "2"})
         variants["built-in level 2"] = (bench.built_in(name, 2), {})
-    timings, _ = bench.time(name, variants, bench.calls, repeats=5)
+    print_times(name, bench.time(name, variants, bench.calls, repeats=5)[0])
+
+
+def streams_section(bench: Bench, name: str) -> None:
+    """Levels 0, 3 and 2 of a model of several streams against plain."""
+    ours = bench.instrumented(name)
+    variants: Variants = {
+        "plain": (bench.plain(name), {}),
+        "level 0": (ours, {"AOTI_DEBUG_LEVEL": "0"}),
+        "level 3": (ours, {"AOTI_DEBUG_LEVEL": "3"}),
+        "level 3, a breadcrumb every launch": (ours, {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_CRUMB_EVERY": "1"}),
+        "level 2": (ours, {"AOTI_DEBUG_LEVEL": "2"}),
+    }
+    print_times(name, bench.time(name, variants, bench.calls, repeats=5)[0])
+
+
+def print_times(name: str, timings: dict[str, Timing]) -> None:
+    """Prints the times of calls.
+
+    Raises:
+        SystemExit: the outputs differ between the levels.
+    """
     plain = timings["plain"].median_ms
     rows = [
         [label, f"{t.median_ms:.3f}", f"{t.median_ms / plain:.3f}", f"{t.median_ms - plain:+.3f}"]
@@ -311,12 +345,14 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=20, help="rounds of timed calls")
     parser.add_argument("--busy", type=int, default=0, help="measure saving once more beside so many busy processes")
     sections = ["calls", "launches", "saving", "coverage", "build"]
-    parser.add_argument("--only", nargs="*", choices=[*sections, "graphs"], help="graphs: on a CUDA device alone")
+    parser.add_argument(
+        "--only", nargs="*", choices=[*sections, *ON_CUDA], help=f"{', '.join(ON_CUDA)}: on a CUDA device alone"
+    )
     parser.add_argument("--work", type=Path, help="keep packages here and use those that are there")
     parser.add_argument("--jobs", type=int, default=1, help="packages that are built at a time")
     options = parser.parse_args()
-    if "graphs" in (options.only or ()) and options.device != "cuda":
-        parser.error("graphs need --device cuda")
+    if {*ON_CUDA} & {*(options.only or ())} and options.device != "cuda":
+        parser.error(f"{' and '.join(ON_CUDA)} need --device cuda")
     options.only = options.only or [*sections, *(["graphs"] if options.device == "cuda" else [])]
     work = options.work or Path(tempfile.mkdtemp(prefix="aoti_debug_bench_"))
     work.mkdir(exist_ok=True)
@@ -342,6 +378,9 @@ def main() -> None:
         if "graphs" in options.only:
             for name in GRAPH_MODELS:
                 graphs_section(bench, name)
+        if "streams" in options.only:
+            for name in STREAM_MODELS:
+                streams_section(bench, name)
         if "build" in options.only:
             build_section(bench)
     finally:

@@ -14,6 +14,7 @@ resident memory grew from the first call on.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -30,6 +31,7 @@ from torch.export import load
 from aoti_debug.runs.run import (
     load_model,  # torch's own Python loader compiles C++ in each process, to know the processor
 )
+from tests import torch_features
 
 
 def peak_mib() -> float:
@@ -73,8 +75,17 @@ class Replayed:
         return self.outputs
 
 
+def example_inputs(program: Path) -> tuple[Any, Any]:
+    """The example inputs of an exported program, also of one with streams of its own."""
+    if torch_features.SIDE_STREAMS:
+        importlib.import_module("torch._dynamo.variables.streams")  # registers their operators
+
+    args, kwargs = load(program).example_inputs
+    return args, kwargs
+
+
 def main() -> None:
-    args, kwargs = load(sys.argv[1]).example_inputs
+    args, kwargs = example_inputs(Path(sys.argv[1]))
     rounds, repeats, variants = int(sys.argv[2]), int(sys.argv[3]), json.loads(Path(sys.argv[4]).read_text())
     replays = sys.argv[5] == "replay"
     cuda = any(a.is_cuda for a in args)

@@ -37,7 +37,7 @@ from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.runs.rundir.timeline import Launch
-from benchmarks.comparison.operator_results import NO_REPRO, UNDEFINED, Outcome, Result
+from benchmarks.comparison.operator_results import NO_REPRO, REPLAYED, UNDEFINED, Outcome, Result
 from benchmarks.models import operator_samples
 from benchmarks.models.operator_samples import NoSamplesError, Operator, Program, Target
 from tests.many_replays import replay_many
@@ -205,11 +205,12 @@ def _other_bits(program: Program, expected: Sequence[Tensor], actual: Sequence[T
 
 
 def is_same(one: Tensor, other: Tensor) -> bool:
-    """True if two tensors have the same dtype, shape and bytes; strides do not count."""
-    if one.dtype != other.dtype or one.shape != other.shape:
+    """True if two tensors have the same dtype, layout, shape and bytes; strides do not count."""
+    if (one.dtype, one.layout, one.shape) != (other.dtype, other.layout, other.shape):
         return False
     left, right = (
-        t.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8) for t in (one, other)
+        t.detach().to_dense().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8)
+        for t in (one, other)
     )
     return bool(torch.equal(left, right))
 
@@ -277,7 +278,7 @@ def _replay(
         names = written[replayed.name]
         if replayed.code == 0 and any(line.endswith(_HOLDS) for line in replayed.said.splitlines()):  # after warnings
             for name in names:
-                texts[name].append(f"{replayed.name} replayed")
+                texts[name].append(replayed.name + REPLAYED)
         else:
             end = " ".join(replayed.said.strip().splitlines()[-3:])
             words = f"launch {replayed.name}: exit code {replayed.code}: {end}"
@@ -293,6 +294,7 @@ def main() -> int:
     parser.add_argument("--dynamic", action="store_true", help="sizes are symbols")
     parser.add_argument("--samples", type=int, metavar="N", default=2, help="of each operator")
     options = parser.parse_args()
+    operator_samples.stand_in()
     warnings.simplefilter("ignore")
     target = Target(options.device, options.dtype, options.dynamic, options.samples)
     work = options.work.resolve()

@@ -1,11 +1,20 @@
-"""What became of an operator of PyTorch's database, and the bugs of torch that are known to stop some."""
+"""What became of operators of PyTorch's database: lines of a file, tables, and known bugs of torch that stop some."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
+from pathlib import Path
 
+import torch
+
+from benchmarks import markdown
 from benchmarks.models.operator_samples import Target
 
 
@@ -21,7 +30,6 @@ class Outcome(str, Enum):
     OTHER_BITS = "OTHER BITS"
     COMPARED = "COMPARED OTHERWISE"
     REPLAYED = "REPRO DIFFERS"
-    NOT_RUN = "not run"
 
     @property
     def is_unexplained(self) -> bool:
@@ -45,6 +53,66 @@ class Result:
     outcome: Outcome
     said: str
 
+    @property
+    def text(self) -> str:
+        return f"{self.operator}: {self.outcome.value}: {self.said}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result with what it was measured on.
+
+    Attributes:
+        torch: the version.
+    """
+
+    target: Target
+    result: Result
+    torch: str = torch.__version__
+
+    def to_json(self) -> str:
+        return json.dumps({**asdict(self.result), "torch": self.torch, "target": asdict(self.target)})
+
+    @classmethod
+    def from_json(cls, line: str) -> Row:
+        row = json.loads(line)
+        result = Result(row["operator"], Outcome(row["outcome"]), row["said"])
+        return cls(Target(**row["target"]), result, row["torch"])
+
+
+class Rows:
+    """Results in a file, one a line, which grows as they come; a last line that was cut off does not count."""
+
+    def __init__(self, file: Path) -> None:
+        text = file.read_text() if file.exists() else ""
+        self._whole = text[: text.rfind("\n") + 1]
+        self._is_cut = self._whole != text
+        self._file, self._lock = file, threading.Lock()
+        self.rows = [Row.from_json(line) for line in self._whole.splitlines()]
+        mine = (row for row in self.rows if row.torch == torch.__version__)
+        self._known = {self._key(row.target, row.result.operator) for row in mine}
+
+    def has(self, target: Target, operator: str) -> bool:
+        """True if there is a result of this torch."""
+        return self._key(target, operator) in self._known
+
+    def add(self, row: Row) -> None:
+        """Keeps a result; prints one that is not good."""
+        with self._lock:
+            self.rows.append(row)
+            self._known.add(self._key(row.target, row.result.operator))
+            if self._is_cut:
+                self._file.write_text(self._whole)
+                self._is_cut = False
+            with self._file.open("a") as file:
+                file.write(row.to_json() + "\n")
+            if row.result.outcome is not Outcome.GOOD:
+                print(f"{row.target.label} {row.result.text}", file=sys.stderr, flush=True)
+
+    @staticmethod
+    def _key(target: Target, operator: str) -> tuple[str, str, str]:
+        return target.device, target.label, operator
+
 
 @dataclass(frozen=True)
 class KnownBug:
@@ -64,6 +132,7 @@ class KnownBug:
 
 
 NO_REPRO = "cannot be replayed"  # how the words of a good operator begin where no launch of it can
+REPLAYED = " replayed"  # how they end after a launch that was
 UNDEFINED = frozenset(  # operators that return memory which nothing has written
     (
         "empty",
@@ -94,3 +163,45 @@ def explained(result: Result, target: Target) -> Result:
         if is_meant and fnmatchcase(target.dtype, bug.dtype) and fnmatchcase(target.device, bug.device):
             return Result(result.operator, Outcome.KNOWN, f"{bug.reason} ({result.said})")
     return result
+
+
+def print_tables(rows: Iterable[Row]) -> int:
+    """Prints a table for each torch and device, and what is not good; 1 if something of it is unexplained."""
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        parts.setdefault((row.torch, row.target.device), []).append(row)
+    for (version, device), part in sorted(parts.items()):
+        print(f"torch {version}, {device}\n")
+        _print_table(part)
+    return int(any(row.result.outcome.is_unexplained for part in parts.values() for row in part))
+
+
+def _print_table(rows: list[Row]) -> None:
+    of_label: dict[str, list[Result]] = {}
+    for row in sorted(rows, key=lambda row: (row.target.label, row.result.operator)):
+        of_label.setdefault(row.target.label, []).append(row.result)
+    shown = [outcome for outcome in Outcome if not outcome.is_unexplained]
+    cells = []
+    for label, results in of_label.items():
+        count = Counter(result.outcome for result in results)
+        unexplained = sum(result.outcome.is_unexplained for result in results)
+        replayed = sum(REPLAYED in result.said for result in results if result.outcome is Outcome.GOOD)
+        numbers = (len(results), *(count[outcome] for outcome in shown), replayed, unexplained)
+        cells.append((label, *map(str, numbers)))
+    header = ("dtype", "operators", *(outcome.value for outcome in shown), "of the good replayed", "unexplained")
+    markdown.table(header, cells)
+    for outcome in Outcome:
+        if outcome is not Outcome.GOOD:
+            for label, results in of_label.items():
+                for result in results:
+                    if result.outcome is outcome:
+                        print(f"{label} {result.text}")
+    everything = [result for results in of_label.values() for result in results]
+    counting = [result for result in everything if result.outcome.counts]
+    right = sum(not result.outcome.is_unexplained for result in counting)
+    share = 100 * right / len(counting) if counting else 0.0
+    print(f"\n{right} of {len(counting)} operators that count are right or explained: {share:.1f} %")
+    for label, results in of_label.items():
+        for result in results:
+            if result.outcome is Outcome.GOOD and REPLAYED not in result.said:
+                print(f"{label} {result.operator}: nothing replayed: {result.said}")

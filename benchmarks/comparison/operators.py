@@ -1,172 +1,259 @@
 """Takes the operators of PyTorch's own database (its OpInfo tests, higher-order operators as well) through aoti-debug.
 
-usage: python -m benchmarks.comparison.operators [--device cpu|cuda] [--dtypes float32,bfloat16,…] [--dynamic]
-    [--only NAME ...] [--start N] [--stop N] [--jobs N] [--minutes M] [--json FILE]
+usage: python -m benchmarks.comparison.operators [--device cpu|cuda] [--dtypes float32,bfloat16+dynamic,…]
+    [--only NAME ...] [--sample N] [--jobs N] [--minutes M] [--results FILE]
+       python -m benchmarks.comparison.operators --table FILE ...
 
 Every operator is exported and compiled as plain AOTI does it, then built for level 1. The outputs of the two packages
 must have the same bits, `compare` must find every launch right, and the repro of one of its launches must give the
 recorded bits. An operator that torch.export or plain AOTI cannot do, or whose plain package is not deterministic, does
-not count; the reason is that of torch. Needs the package expecttest, as torch.testing._internal does. Exit code 1:
-something is wrong that no known bug of torch (operator_results.py) explains.
+not count; the reason is that of torch. A dtype with `+dynamic` has symbols for sizes wherever an operator allows it.
+
+The programs come in an order that is shuffled, always the same way: what is done when the time is over is a sample of
+all operators and dtypes. Each result is appended to FILE when it is known, one JSON object a line; what is in FILE for
+this torch and device is not run again. On several GPUs the processes are spread over them. `--table` prints what files
+hold. Exit code 1: something is wrong that no known bug of torch (operator_results.py) explains.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import queue
+import random
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import checkout, markdown
-from benchmarks.comparison.operator_results import NO_REPRO, Outcome, Result, explained
+import torch
+
+from benchmarks import checkout
+from benchmarks.comparison import operator_results
+from benchmarks.comparison.operator_results import Outcome, Result, Row, Rows, explained
 from benchmarks.models import operator_samples
 from benchmarks.models.operator_samples import Target
 
-DTYPES = ("float32", "bfloat16", "float16", "int64", "complex64", "bool")
+DTYPES = ("float32", "float32+dynamic", "bfloat16", "float16", "int64", "complex64", "bool")
+_SEED = 4511
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the processes may take.
+class Batch:
+    """Some operators that are one program."""
+
+    target: Target
+    names: tuple[str, ...]
+
+
+class Bench:
+    """Processes that take batches, and what they have found.
 
     Attributes:
-        seconds: of one process.
-        end: when no other is started, on the clock of `time.monotonic`.
+        rows: also those of earlier calls.
     """
 
-    seconds: float
-    end: float
+    def __init__(self, options: argparse.Namespace, work: Path, rows: Rows) -> None:
+        self.rows = rows
+        self._work = work
+        self._seconds: float = options.seconds
+        self._end = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
+        self._threads = max(1, (os.cpu_count() or 1) // options.jobs)
+        self._places = queue.SimpleQueue[str]()
+        devices = _gpus() if options.device == "cuda" else [""]
+        for number in range(options.jobs):
+            self._places.put(devices[number % len(devices)])
 
     @property
     def left(self) -> float:
-        return min(self.seconds, self.end - time.monotonic())
+        """Seconds that a process which starts now may take."""
+        return min(self._seconds, self._end - time.monotonic())
+
+    def take(self, batch: Batch) -> None:
+        """Finds out what becomes of some operators; keeps and prints it at once."""
+        place = self._places.get()
+        began, taken = time.monotonic(), 0
+        try:
+            for result in self._processed(batch, place):
+                self.rows.add(Row(batch.target, explained(result, batch.target)))
+                taken += 1
+        finally:
+            self._places.put(place)
+        if taken:
+            seconds = time.monotonic() - began
+            print(f"{batch.target.label}: {', '.join(batch.names)}: {seconds:.0f} s", file=sys.stderr, flush=True)
+
+    def _processed(self, batch: Batch, place: str) -> Iterator[Result]:
+        """The results of a process; those operators that it left open are tried again, half of them at once."""
+        if self.left <= 0:
+            return
+        told, how = set[str](), ""
+        with _Process(self._command(batch), self._environment(place), self.left) as process:
+            for result in process.results():
+                told.add(result.operator)
+                yield result
+            how = process.ending()
+        rest = tuple(name for name in batch.names if name not in told)
+        if len(rest) == 1 and len(batch.names) == 1 and self.left > 0:
+            yield Result(rest[0], Outcome.FAILED, f"the process ended: {how}")
+            return
+        middle = (len(rest) + 1) // 2
+        for part in filter(None, (rest[:middle], rest[middle:])):
+            yield from self._processed(Batch(batch.target, part), place)
+
+    def _command(self, batch: Batch) -> list[str]:
+        target = batch.target
+        command = [sys.executable, "-m", "benchmarks.comparison.operator_batch", *batch.names]
+        command += ["--work", tempfile.mkdtemp(dir=self._work), "--device", target.device, "--dtype", target.dtype]
+        return [*command, "--samples", str(target.samples), *(["--dynamic"] if target.dynamic else [])]
+
+    def _environment(self, place: str) -> dict[str, str]:
+        variables = checkout.environment(TORCHINDUCTOR_CACHE_DIR=str(self._work / "inductor"))
+        for name in ("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
+            variables.setdefault(name, str(self._threads))
+        return variables | ({"CUDA_VISIBLE_DEVICES": place} if place else {})
+
+
+class _Process:
+    """A process that prints results, ended with all that it has started when its time is over."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], seconds: float) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed at the end of the context
+        self._seconds, self._is_over = seconds, False
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.start()
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def results(self) -> Iterator[Result]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith('{"operator"') and line.endswith("\n"):
+                row = json.loads(line)
+                yield Result(row["operator"], Outcome(row["outcome"]), row["said"])
+
+    def ending(self) -> str:
+        """How it ended, with the last line that it said."""
+        code = self._process.wait()
+        if self._is_over:
+            return f"no end within {self._seconds:.0f} s"
+        self._errors.seek(0)
+        last = (self._errors.read().strip().splitlines() or [""])[-1]
+        return f"exit code {code}: {last}"
+
+    def _expire(self) -> None:
+        self._is_over = True
+        self._kill()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _gpus() -> list[str]:
+    """The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    if given := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return given.split(",")
+    if not (count := torch.cuda.device_count()):
+        print("torch finds no CUDA device", file=sys.stderr)
+        raise SystemExit(2)
+    return [str(number) for number in range(count)]
+
+
+def batches(targets: Sequence[Target], options: argparse.Namespace, done: Rows) -> list[Batch]:
+    """The programs that are left to do, in an order that is the same for each call."""
+    drawn, found = random.Random(_SEED), []
+    for target in targets:
+        names = operator_samples.names(target)
+        drawn.shuffle(names)
+        if options.only:
+            names = [name for name in names if name in options.only]
+        names = [name for name in names[: options.sample] if not done.has(target, name)]
+        found += [Batch(target, tuple(names[at : at + options.batch])) for at in range(0, len(names), options.batch)]
+    drawn.shuffle(found)
+    return found
+
+
+def targets(options: argparse.Namespace) -> list[Target]:
+    """The dtypes that are asked for.
+
+    Raises:
+        SystemExit: torch has none of this name.
+    """
+    found = []
+    for name in options.dtypes.split(","):
+        dtype, plus, how = name.partition("+")
+        if not isinstance(getattr(torch, dtype, None), torch.dtype) or (plus and how != "dynamic"):
+            print(f"no dtype {name}: --dtypes takes float32, bfloat16+dynamic, …", file=sys.stderr)
+            raise SystemExit(2)
+        found.append(Target(options.device, dtype, bool(plus), options.samples))
+    return found
 
 
 def main() -> int:
     options = _options()
-    if missing := operator_samples.missing_package():
-        print(f"{missing} is not installed; torch.testing._internal needs it: pip install {missing}", file=sys.stderr)
-        return 2
+    if options.table:
+        return operator_results.print_tables([row for file in options.table for row in Rows(file).rows])
+    operator_samples.stand_in()
     if unknown := operator_samples.unknown(options.only or ()):
         print(f"the database has no operator {', '.join(unknown)}", file=sys.stderr)
         return 2
     began = time.monotonic()
-    limits = Limits(options.seconds, began + 60 * options.minutes if options.minutes else float("inf"))
-    found: dict[str, list[Result]] = {}
-    with tempfile.TemporaryDirectory(prefix="aoti-debug-operators-") as work, ThreadPoolExecutor(options.jobs) as pool:
-        for dtype in options.dtypes.split(","):
-            target = Target(options.device, dtype, options.dynamic, options.samples)
-            names = operator_samples.names(target)[options.start : options.stop]
-            names = [name for name in names if not options.only or name in options.only]
-            batches = [names[at : at + options.batch] for at in range(0, len(names), options.batch)]
-            measured = pool.map(lambda batch, target=target: _measured(batch, target, Path(work), limits), batches)
-            found[dtype] = [result for results in measured for result in results]
-    _print(found)
-    print(f"{time.monotonic() - began:.0f} s")
-    if options.json:
-        rows = [{"dtype": dtype, **asdict(result)} for dtype, results in found.items() for result in results]
-        Path(options.json).write_text(json.dumps(rows, indent=1))
-    return int(any(result.outcome.is_unexplained for results in found.values() for result in results))
+    with tempfile.TemporaryDirectory(prefix="aoti-debug-operators-", ignore_cleanup_errors=True) as work:
+        bench = Bench(options, Path(work), Rows(options.results))
+        left = batches(targets(options), options, bench.rows)
+        operators = sum(len(batch.names) for batch in left)
+        print(f"{operators} operators to do, {len(bench.rows.rows)} done before", file=sys.stderr, flush=True)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(bench.take, left))
+    code = operator_results.print_tables(bench.rows.rows)
+    chosen = sum(not bench.rows.has(batch.target, name) for batch in left for name in batch.names)
+    print(f"{time.monotonic() - began:.0f} s" + (f"; {chosen} were not run: no time was left" if chosen else ""))
+    return code
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--dtypes", metavar="NAMES", default="float32", help=f"some of {','.join(DTYPES)}, or others")
-    parser.add_argument("--dynamic", action="store_true", help="sizes are symbols wherever an operator allows it")
+    parser.add_argument("--dtypes", metavar="NAMES", default=",".join(DTYPES), help="comma-separated; all of these")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these operators")
-    parser.add_argument("--start", type=int, metavar="N", default=0, help="the first operator, by its number")
-    parser.add_argument("--stop", type=int, metavar="N", help="the one after the last")
-    parser.add_argument("--samples", type=int, metavar="N", default=2, help="of each operator")
-    parser.add_argument("--batch", type=int, metavar="N", default=12, help="operators in one program")
+    parser.add_argument("--sample", type=int, metavar="N", help="only so many operators of each dtype")
+    parser.add_argument("--samples", type=int, metavar="N", default=2, help="calls of each operator")
+    parser.add_argument("--batch", type=int, metavar="N", default=6, help="operators in one program")
     parser.add_argument("--jobs", type=int, metavar="N", default=1, help="processes at once")
-    parser.add_argument("--seconds", type=float, metavar="S", default=900, help="for one process")
+    parser.add_argument("--seconds", type=float, metavar="S", default=600, help="for one process")
     parser.add_argument("--minutes", type=float, metavar="M", help="for all; the rest is not run, which is said")
-    parser.add_argument("--json", metavar="FILE", help="also write the results")
+    parser.add_argument("--results", type=Path, metavar="FILE", default=Path("operators.jsonl"))
+    parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="print the table of these results alone")
     return parser.parse_args()
-
-
-def _measured(names: Sequence[str], target: Target, work: Path, limits: Limits) -> list[Result]:
-    """What became of some operators; printed at once where it is not good."""
-    results = [explained(result, target) for result in _processed(names, target, work, limits)]
-    for result in results:
-        if result.outcome is not Outcome.GOOD:
-            print(f"{target.dtype} {result.operator}: {result.outcome.value}: {result.said}", file=sys.stderr)
-    good = sum(result.outcome is Outcome.GOOD for result in results)
-    print(f"{target.dtype} {names[0]} … {names[-1]}: {good} of {len(names)} good", file=sys.stderr, flush=True)
-    return results
-
-
-def _processed(names: Sequence[str], target: Target, work: Path, limits: Limits) -> Iterator[Result]:
-    """The results of a process; those operators that it left open are tried again, half of them at once."""
-    if limits.left <= 0:
-        yield from (Result(name, Outcome.NOT_RUN, "no time was left") for name in names)
-        return
-    folder = tempfile.mkdtemp(dir=work)
-    command = [sys.executable, "-m", "benchmarks.comparison.operator_batch", *names, "--work", folder]
-    command += ["--device", target.device, "--dtype", target.dtype, "--samples", str(target.samples)]
-    command += ["--dynamic"] if target.dynamic else []
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        seconds = limits.left
-        try:
-            done = subprocess.run(
-                command, env=checkout.environment(), stdout=output, stderr=errors, timeout=seconds, check=False
-            )
-            how = f"exit code {done.returncode}"
-        except subprocess.TimeoutExpired:
-            how = f"no end within {seconds:.0f} s"
-        output.seek(0)
-        rows = [json.loads(line) for line in output if line.startswith('{"operator"')]
-        errors.seek(0)
-        last = (errors.read().strip().splitlines() or [""])[-1]
-    results = [Result(row["operator"], Outcome(row["outcome"]), row["said"]) for row in rows]
-    yield from results
-    told = {result.operator for result in results}
-    rest = [name for name in names if name not in told]
-    if len(rest) > 1:
-        middle = len(rest) // 2
-        yield from _processed(rest[:middle], target, work, limits)
-        yield from _processed(rest[middle:], target, work, limits)
-    elif rest and limits.left <= 0:
-        yield Result(rest[0], Outcome.NOT_RUN, how)
-    elif rest and len(names) > 1:
-        yield from _processed(rest, target, work, limits)
-    elif rest:
-        yield Result(rest[0], Outcome.FAILED, f"the process ended: {how}: {last}")
-
-
-def _print(found: dict[str, list[Result]]) -> None:
-    shown = [outcome for outcome in Outcome if not outcome.is_unexplained]
-    rows = []
-    for dtype, results in found.items():
-        count = Counter(result.outcome for result in results)
-        unexplained = sum(result.outcome.is_unexplained for result in results)
-        rows.append((dtype, str(len(results)), *(str(count[outcome]) for outcome in shown), str(unexplained)))
-    markdown.table(("dtype", "operators", *(outcome.value for outcome in shown), "unexplained"), rows)
-    for outcome in Outcome:
-        if outcome is Outcome.GOOD:
-            continue
-        for dtype, results in found.items():
-            for result in results:
-                if result.outcome is outcome:
-                    print(f"{outcome.value}: {dtype} {result.operator}: {result.said}")
-    everything = [result for results in found.values() for result in results]
-    counting = [result for result in everything if result.outcome.counts]
-    explained = sum(not result.outcome.is_unexplained for result in counting)
-    share = 100 * explained / len(counting) if counting else 0.0
-    print(f"\n{explained} of {len(counting)} operators that count are right or explained: {share:.1f} %")
-    unreplayed = [result for result in everything if result.outcome is Outcome.GOOD and NO_REPRO in result.said]
-    for result in unreplayed:
-        print(f"no launch of {result.operator} is replayed: {result.said}")
-    if not_run := sum(result.outcome is Outcome.NOT_RUN for result in everything):
-        print(f"{not_run} were not run: no time was left")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ def called(name: str, call: object, *values: Tensor | int) -> Operator:
         (torch.tensor([1 + 2j]).conj(), torch.tensor([1 - 2j]), True),
         (torch.tensor([True]), torch.tensor([False]), False),
         (torch.empty(0), torch.empty(0), True),
+        (torch.tensor([[0, 1]]).to_sparse_csr(), torch.tensor([[0, 1]]).to_sparse_csr(), True),
+        (torch.tensor([[0, 1]]).to_sparse_csr(), torch.tensor([[0, 2]]).to_sparse_csr(), False),
+        (torch.tensor([[0, 1]]).to_sparse_csr(), torch.tensor([[0, 1]]), False),
     ],
 )
 def test_outputs_are_compared_bit_for_bit(one: Tensor, other: Tensor, same: bool) -> None:

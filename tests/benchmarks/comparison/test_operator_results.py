@@ -31,6 +31,6 @@ def test_and_nothing_else(result: Result, target: Target) -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_what_is_unexplained_counts_and_what_torch_cannot_do_does_not(outcome: Outcome) -> None:
-    torchs = (Outcome.NO_EXPORT, Outcome.NO_AOTI, Outcome.UNSTEADY, Outcome.NOT_RUN)
+    torchs = (Outcome.NO_EXPORT, Outcome.NO_AOTI, Outcome.UNSTEADY)
     assert outcome.counts is (outcome not in torchs)
     assert outcome.is_unexplained is (outcome.counts and outcome not in (Outcome.GOOD, Outcome.KNOWN))

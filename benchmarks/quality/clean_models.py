@@ -1,0 +1,325 @@
+"""Triages clean models, with calls from several threads, and counts those in which something is found.
+
+usage: python -m benchmarks.quality.clean_models [--device cpu|cuda] [--jobs N] [--results FILE] [--only TEXT ...]
+           [--models N] [--threads N] [--limit SECONDS]
+       python -m benchmarks.quality.clean_models --table FILE
+
+The models are the clean ones of tests/corpus, those of benchmarks/models/ordinary_models.py, and small ones that are
+put together here at random, up to N in all (200). Each is triaged by the command line, `triage --threads 4`, in
+processes of its own: it is built, run, compared with its program launch by launch, looked into for races, and called
+from threads without delays and in three ways with them.
+
+A line for each model is appended to FILE as JSON; those that it has already are not run again. Of several GPUs each job
+uses one. --table prints a Markdown table. Exit code 1: something was found in a model, or one could not be triaged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from benchmarks import checkout
+from benchmarks.markdown import table
+from benchmarks.models import ordinary_models
+from tests import native_library
+from tests.corpus import cases, ops  # noqa: F401 - ops registers operators
+from tests.corpus.case import Case
+
+MODELS = 200
+CLEAN, NOT_COMPARED = "clean", "incomplete"  # kinds of verdicts that find nothing
+
+
+@dataclass(frozen=True)
+class Clean:
+    """A model without a fault.
+
+    Attributes:
+        program: exported.
+        inputs: of the runs; None: those of the program.
+        options: more options of `aoti-debug triage`.
+        library: it needs native_library.py.
+    """
+
+    program: torch.export.ExportedProgram
+    inputs: tuple[Any, ...] | None = None
+    options: tuple[str, ...] = ()
+    library: bool = False
+
+
+class Stack(nn.Module):
+    """Layers one after the other, of rows of 32 numbers."""
+
+    def __init__(self, choices: random.Random) -> None:
+        super().__init__()
+        kinds: tuple[Callable[[], nn.Module], ...] = (
+            lambda: nn.Linear(32, 32),
+            lambda: nn.LayerNorm(32),
+            nn.GELU,
+            nn.Tanh,
+            lambda: nn.Softmax(-1),
+            lambda: nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True),
+            lambda: nn.Sequential(nn.Unflatten(-1, (2, 16)), nn.Flatten(-2)),
+            nn.SiLU,
+        )
+        self.layers = nn.ModuleList([choices.choice(kinds)() for _ in range(choices.randint(3, 9))])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x, x.cumsum(-1).mean(0)
+
+
+class Pictures(nn.Module):
+    """Convolutions and pooling, with shortcuts."""
+
+    def __init__(self, choices: random.Random) -> None:
+        super().__init__()
+        kinds: tuple[Callable[[], nn.Module], ...] = (
+            lambda: nn.Conv2d(8, 8, 3, padding=1),
+            lambda: nn.Conv2d(8, 8, 1),
+            lambda: nn.Conv2d(8, 8, 3, padding=1, groups=8),
+            lambda: nn.BatchNorm2d(8),
+            lambda: nn.GroupNorm(2, 8),
+            lambda: nn.MaxPool2d(3, 1, 1),
+            lambda: nn.AvgPool2d(3, 1, 1),
+            nn.ReLU,
+            nn.Hardswish,
+        )
+        self.begin = nn.Conv2d(3, 8, 3, padding=1)
+        self.layers = nn.ModuleList([choices.choice(kinds)() for _ in range(choices.randint(3, 8))])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.begin(x)
+        for layer in self.layers:
+            x = x + layer(x)
+        return torch.nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
+
+
+class Tokens(nn.Module):
+    """An embedding, attention with a mask, and a choice of what reduces it."""
+
+    def __init__(self, choices: random.Random) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, 32)
+        self.products = nn.ModuleList([nn.Linear(32, 96) for _ in range(choices.randint(1, 3))])
+        self.is_causal = choices.random() < 0.5
+        self.last = choices.choice(("mean", "sort", "argmax", "gather", "logsumexp"))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids)
+        for product in self.products:
+            q, k, v = product(x).chunk(3, -1)
+            x = x + torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)
+        if self.last == "mean":
+            return x.mean(1)
+        if self.last == "sort":
+            return x.sort(-1).values[..., :4]
+        if self.last == "argmax":
+            return x.argmax(-1)
+        if self.last == "gather":
+            return x.gather(-1, ids.unsqueeze(-1) % 32)
+        return x.logsumexp(-1)
+
+
+GENERATED: tuple[type[nn.Module], ...] = (Stack, Pictures, Tokens)
+
+
+def clean_models(device: str, count: int) -> dict[str, Callable[[], Clean]]:
+    """What exports each, by name."""
+    found: dict[str, Callable[[], Clean]] = {}
+    for case in cases.clean(device):
+        if case.gpus == 1:
+            found[f"corpus {case.name}"] = partial(_of_corpus, case, device)
+    for name in sorted(ordinary_models.ordinary()):
+        found[f"ordinary {name}"] = partial(_ordinary, name, device)
+    for number in range(max(0, count - len(found))):
+        kind = GENERATED[number % len(GENERATED)]
+        found[f"{kind.__name__.lower()} {number}"] = partial(_generated, kind, number, device)
+    return dict(list(found.items())[:count])
+
+
+def _moved(values: Any, device: str) -> Any:
+    return pytree.tree_map_only(Tensor, lambda value: value.to(device), values)
+
+
+def _of_corpus(case: Case, device: str) -> Clean:
+    example = case.make(device)
+    program = torch.export.export(
+        example.module.eval(), example.args, dict(example.kwargs), dynamic_shapes=example.dynamic, strict=example.strict
+    )
+    inputs = example.inputs if example.inputs is not None and not example.kwargs else None
+    options = (*_options(case.imports, case.configs), *case.options)
+    return Clean(program, inputs, options, library=case.native)
+
+
+def _ordinary(name: str, device: str) -> Clean:
+    torch.manual_seed(0)
+    example = ordinary_models.ordinary()[name]
+    module, inputs = example.module().to(device), _moved(example.inputs(), device)
+    program = torch.export.export(module.eval(), inputs, dynamic_shapes=example.dynamic, strict=False)
+    return Clean(program, options=_options(example.imports, example.configs))
+
+
+def _options(imports: Sequence[str], configs: Mapping[str, Any]) -> tuple[str, ...]:
+    words = [word for module in imports for word in ("--import", module)]
+    words += [word for key, value in configs.items() for word in ("--inductor-config", f"{key}={value}")]
+    return tuple(words)
+
+
+def _generated(kind: type[nn.Module], number: int, device: str) -> Clean:
+    torch.manual_seed(number)
+    module = kind(random.Random(number)).to(device).eval()
+    rows = (1, 3, 16, 40)[number // len(GENERATED) % 4]
+    shapes = {Stack: (rows, 8, 32), Pictures: (rows, 3, 12, 12)}
+    inputs = torch.randint(0, 50, (rows, 12)) if kind is Tokens else torch.rand(shapes[kind])
+    return Clean(torch.export.export(module, (inputs.to(device),)))
+
+
+def triage_one(name: str, device: str, threads: int) -> dict[str, Any]:
+    """Exports a model and triages it, both in a folder of its own."""
+    torch.set_grad_enabled(False)
+    torch.ops.load_library(native_library.compiled())
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        model = clean_models(device, 10 * MODELS)[name]()
+        torch.export.save(model.program, folder / "model.pt2")
+        words = ["triage", "model.pt2", "--json", "--threads", str(threads), "--out", "triages", *model.options]
+        if model.library:
+            words += ["--load-library", str(native_library.compiled())]
+        if model.inputs is not None:
+            torch.save(model.inputs, folder / "inputs.pt")
+            words += ["--inputs", "inputs.pt"]
+        ran = subprocess.run(
+            [sys.executable, "-m", "aoti_debug", *words],
+            cwd=folder,
+            env=checkout.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    if ran.returncode in (0, 1, 8) and ran.stdout.strip():
+        finding = json.loads(ran.stdout)
+        return {"code": ran.returncode, "kind": finding["kind"], "what": finding["what"]}
+    return {"code": ran.returncode, "kind": "not triaged", "what": ran.stderr[-400:]}
+
+
+def rows_of(results: Path) -> list[dict[str, Any]]:
+    """What a file holds: the last line of each model."""
+    lines = results.read_text().splitlines() if results.exists() else []
+    return list({row["name"]: row for row in map(json.loads, lines)}.values())
+
+
+def _child(name: str, chosen: argparse.Namespace, job: int, threads_of_one: int) -> dict[str, Any]:
+    """Triages a model in a process of its own, within a time limit."""
+    variables = {"OMP_NUM_THREADS": str(threads_of_one)}
+    if chosen.device == "cuda":
+        variables["CUDA_VISIBLE_DEVICES"] = str(job % max(1, torch.cuda.device_count()))
+    words = ["--one", name, "--device", chosen.device, "--threads", str(chosen.threads)]
+    began = time.monotonic()
+    found: dict[str, Any]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.quality.clean_models", *words],
+            env=checkout.environment(**variables),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=chosen.limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        found = {"code": None, "kind": "not triaged", "what": f"not finished after {chosen.limit:.0f} s"}
+    else:
+        failed = {"code": done.returncode, "kind": "not triaged", "what": done.stderr[-400:]}
+        found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else failed
+    seconds = round(time.monotonic() - began, 1)
+    return {"name": name, **found, "seconds": seconds, "device": chosen.device, "torch": torch.__version__}
+
+
+def triage_all(names: Sequence[str], chosen: argparse.Namespace) -> None:
+    """Triages models, some at a time."""
+    threads_of_one = max(1, len(os.sched_getaffinity(0)) // chosen.jobs)
+    native_library.compiled()  # once for all
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        running = [pool.submit(_child, name, chosen, job, threads_of_one) for job, name in enumerate(names)]
+        for done in as_completed(running):
+            row = done.result()
+            with chosen.results.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{row['name']}: {row['kind']}: {_one_line(row['what'])[:200]}", file=sys.stderr, flush=True)
+
+
+def print_table(rows: Sequence[dict[str, Any]]) -> bool:
+    """Prints what became of the models of each group; True if nothing was found, and all could be triaged."""
+    groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    wrong: list[dict[str, Any]] = []
+    for row in rows:
+        counts = groups[row["name"].split()[0]]
+        kind = row["kind"] if row["kind"] in (CLEAN, NOT_COMPARED, "not triaged") else "found"
+        counts[kind] += 1
+        if kind not in (CLEAN, NOT_COMPARED):
+            wrong.append(row)
+    kinds = (CLEAN, NOT_COMPARED, "found", "not triaged")
+    total = sum(groups.values(), Counter[str]())
+    lines = [(name, str(counts.total()), *(str(counts[kind]) for kind in kinds)) for name, counts in groups.items()]
+    lines.append(("all", str(total.total()), *(str(total[kind]) for kind in kinds)))
+    table(("models", "", "clean", "clean as far as compared", "something found", "not triaged"), lines)
+    for row in wrong:
+        print(f"{row['name']}: {row['kind']}: {_one_line(row['what'])}")
+    versions = sorted({f"{row['device']}, torch {row['torch']}" for row in rows})
+    print(f"{'; '.join(versions)}; {sum(row['seconds'] for row in rows):.0f} s of triages")
+    return not wrong
+
+
+def main() -> int:
+    """Triages models, or prints the table; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="models at a time")
+    parser.add_argument("--results", type=Path, default=Path("clean_models.jsonl"))
+    parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="those with this in their names")
+    parser.add_argument("--models", type=int, default=MODELS)
+    parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--limit", type=float, default=400.0, help="seconds for a model")
+    parser.add_argument("--table", type=Path, metavar="FILE")
+    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.one:
+        print(json.dumps(triage_one(chosen.one, chosen.device, chosen.threads)))
+        return 0
+    if chosen.table is None:
+        known = {row["name"] for row in rows_of(chosen.results)}
+        names = _named(clean_models(chosen.device, chosen.models), chosen.only)
+        triage_all([name for name in names if name not in known], chosen)
+    return 0 if print_table(rows_of(chosen.table or chosen.results)) else 1
+
+
+def _named(names: Iterable[str], parts: Sequence[str]) -> list[str]:
+    return [name for name in names if not parts or any(part in name for part in parts)]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,11 +1,11 @@
 """Asks `aoti-debug equal` of public reports and of ordinary models: bug, switch or rounding?
 
-usage: python -m benchmarks.comparison.equal [--models] [--builds N] [--pairs N] [NAME ...]
+usage: python -m benchmarks.comparison.equal [--models] [--device cpu|cuda] [--builds N] [--pairs N]
+    [--jobs N] [--limit S] [--results FILE [--table]] [NAME ...]
 
 The programs are those of equal_reports.py, with the kind of answer that is expected; with `--models` those of
 benchmarks/models/ordinary_models.py, where the kind must not be a bug, and an end without a kind needs a reason.
-Prints a row of a Markdown table for each when it is done, and how many are right. Exit code 1: fewer than nine of ten
-are.
+Prints a Markdown table, and how many are right. Exit code 1: fewer than nine of ten are.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare.bisect.equal import EqualOptions, find_equal
 from aoti_debug.compare.bisect.equal_result import EqualEnd, EqualSearch
+from benchmarks import cases
 from benchmarks.comparison.equal_reports import REPORTS, Called
+from benchmarks.markdown import table
 from benchmarks.models import ordinary_models
 
 _ENOUGH = 0.9
@@ -64,6 +66,17 @@ def models() -> Iterator[Case]:
             yield Case(name, ("", "switch", "rounding"), example.module, example.inputs)
 
 
+def on(case: Case, device: str) -> Case:
+    """The case with its module and its inputs on a device."""
+    if device == "cpu":
+        return case
+    return replace(
+        case,
+        module=lambda: case.module().to(device),
+        inputs=lambda: pytree.tree_map_only(Tensor, lambda x: x.to(device), case.inputs()),
+    )
+
+
 def asked(case: Case, folder: Path, builds: int, pairs: int) -> EqualSearch:
     torch.manual_seed(0)
     program = folder / "program.pt2"
@@ -79,40 +92,55 @@ def is_right(case: Case, found: EqualSearch) -> bool:
     return found.kind in case.expected and (bool(found.kind) or has_reason)
 
 
-def row(case: Case, found: EqualSearch, seconds: float) -> str:
+def row(case: Case, builds: int, pairs: int) -> dict[str, Any]:
+    """What is said of a program, as JSON data."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = asked(case, Path(folder), builds, pairs)
+        except AotiDebugError as error:
+            return {"failure": str(error)}
+    price = found.price
+    return {
+        "kind": found.kind,
+        "end": found.end.name.lower(),
+        "right": is_right(case, found),
+        "lines": found.lines,
+        "reason": found.reason,
+        "price": None if price is None else [price.ratio, price.low, price.high, price.before, price.after],
+        "builds": len(found.trials),
+    }
+
+
+def cells(case: Case, one: Mapping[str, Any]) -> tuple[str, ...]:
     expected = " or ".join(kind or "equal" for kind in case.expected)
-    kind = found.kind or found.end.name.lower()
-    lines = "; ".join(f"`{line}`" for line in found.lines)
-    price = "" if found.price is None else f"{found.price.ratio:.2f} ({found.price.low:.2f} to {found.price.high:.2f})"
-    cells = (case.name, expected, kind, "yes" if is_right(case, found) else "no", found.end.name.lower(), lines, price)
-    return f"| {' | '.join(cells)} | {len(found.trials)} | {seconds:.0f} |"
+    if "failure" in one:
+        return (case.name, expected, "", "no", one["failure"], "", "", "", f"{one['seconds']:.0f}")
+    lines = "; ".join(f"`{line}`" for line in one["lines"])
+    price = "" if one["price"] is None else "{:.2f} ({:.2f} to {:.2f})".format(*one["price"][:3])
+    kind, is_right = one["kind"] or one["end"], "yes" if one["right"] else "no"
+    return (case.name, expected, kind, is_right, one["end"], lines, price, str(one["builds"]), f"{one['seconds']:.0f}")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="how the names of programs begin")
     parser.add_argument("--models", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--builds", type=int, default=25)
     parser.add_argument("--pairs", type=int, default=0)
+    cases.add_options(parser, limit=1200)
     given = parser.parse_args()
-    chosen = [
-        case for case in (models() if given.models else reports()) if case.name.startswith(tuple(given.names) or "")
-    ]
-    right = 0
-    print("| program | expected | kind | right | end | changes | time, all together | builds | seconds |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    for case in chosen:
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                found = asked(case, Path(folder), given.builds, given.pairs)
-            except AotiDebugError as error:
-                print(f"| {case.name} | {' or '.join(case.expected)} | | no | {error} | | | | |", flush=True)
-                continue
-        right += is_right(case, found)
-        print(row(case, found, time.monotonic() - began), flush=True)
-    print(f"\n{right} of {len(chosen)} are right")
-    return 0 if right >= _ENOUGH * len(chosen) else 1
+    chosen = {
+        case.name: case
+        for case in (models() if given.models else reports())
+        if case.name.startswith(tuple(given.names) or "")
+    }
+    rows = cases.run(list(chosen), given, lambda name: row(on(chosen[name], given.device), given.builds, given.pairs))
+    header = ("program", "expected", "kind", "right", "end", "changes", "time, all together", "builds", "seconds")
+    table(header, [cells(chosen[one["case"]], one) for one in rows])
+    right = sum(bool(one.get("right")) for one in rows)
+    print(f"{right} of {len(rows)} are right")
+    return 0 if right >= _ENOUGH * len(rows) else 1
 
 
 if __name__ == "__main__":

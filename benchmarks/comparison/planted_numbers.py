@@ -1,7 +1,7 @@
 """Plants wrong numbers that are easy to overlook, each in a small model of its own, and has a triage find them.
 
-usage: python -m benchmarks.comparison.planted_numbers [--device cpu|cuda] [--folder DIR] [--compare] [--jobs N]
-    [FAULT ...]
+usage: python -m benchmarks.comparison.planted_numbers [--device cpu|cuda] [--folder DIR] [--compare]
+    [--jobs N] [--limit S] [--results FILE [--table]] [FAULT ...]
 
 Wrong in one element of many, beside much larger numbers, in integers beside bfloat16, in what is returned while all
 launches are right, in weights, in states, beside random numbers. For each fault `aoti-debug triage` (with `--compare`
@@ -13,21 +13,21 @@ chaotic one the outputs may differ from eager's.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from aoti_debug.base.errors import EXIT_INCOMPLETE
-from benchmarks import checkout
+from benchmarks import cases, checkout
 from benchmarks.comparison.planted_numbers_faults import FAULTS
 from benchmarks.comparison.planted_numbers_models import MODELS
 from benchmarks.markdown import table
@@ -66,39 +66,40 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--folder", type=Path, help="where the programs and the triages are kept")
     parser.add_argument("--compare", action="store_true", help="compare instead of triage")
-    parser.add_argument("--jobs", type=int, default=1)
-    options = parser.parse_args()
-    folder = (options.folder or Path(tempfile.mkdtemp(prefix="aoti-debug-numbers-"))).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        programs = {name: _export(name, options.device, folder) for name in dict.fromkeys(map(_model, options.faults))}
-        row_of = functools.partial(_row, is_compared=options.compare)
-        rows = list(pool.map(row_of, options.faults, (programs[_model(fault)] for fault in options.faults)))
+    cases.add_options(parser, limit=900)
+    given = parser.parse_args()
+    rows = [_row_of(one) for one in cases.run(given.faults, given, lambda fault: asdict(_asked(fault, given)))]
     cells = [("" if r.is_right else "✗", r.fault, r.model, r.kind, r.said, f"{r.seconds:.0f}") for r in rows]
     table(("", "planted", "model", "verdict", "said first", "seconds"), cells)
     planted = [row for row in rows if not row.fault.startswith(NONE)]
-    print(f"\n{sum(row.is_right for row in planted)} of {len(planted)} faults found, ", end="")
-    print(f"{sum(not row.is_right for row in rows if row not in planted)} false alarms")
+    print(f"{sum(row.is_right for row in planted)} of {len(planted)} faults found, ", end="")
+    print(f"{sum(not row.is_right for row in rows if row not in planted)} false alarms in {len(rows) - len(planted)}")
     return int(not all(row.is_right for row in rows))
+
+
+def _row_of(one: Mapping[str, Any]) -> Row:
+    if "failure" in one:
+        return Row(one["case"], _model(one["case"]), "failure", one["failure"], one["seconds"])
+    return Row(one["fault"], one["model"], one["kind"], one["said"], one["seconds"])
+
+
+def _asked(fault: str, given: argparse.Namespace) -> Row:
+    with tempfile.TemporaryDirectory(prefix="aoti-debug-numbers-") as temporary:
+        folder = Path(given.folder or temporary).resolve() / "".join(c if c.isalnum() else "_" for c in fault)
+        folder.mkdir(parents=True, exist_ok=True)
+        return _measured(fault, _export(_model(fault), given.device, folder), is_compared=given.compare)
 
 
 def _model(fault: str) -> str:
     return fault.removeprefix(NONE) if fault.startswith(NONE) else FAULTS[fault].model
 
 
-def _row(fault: str, program: Path, *, is_compared: bool) -> Row:
-    row = _measured(fault, program, is_compared=is_compared)
-    print(f"{fault}: {row.kind}, {row.seconds:.0f} s: {row.said}", file=sys.stderr, flush=True)
-    return row
-
-
 def _measured(fault: str, program: Path, *, is_compared: bool) -> Row:
     model = _model(fault)
     environment = checkout.environment(**{VARIABLE: fault})
-    out = program.parent / "".join(c if c.isalnum() else "_" for c in fault)
     command = ["compare" if is_compared else "triage", str(program), "--json"]
     command += ["--import", "benchmarks.comparison.planted_numbers"]
-    command += ["--calls", str(MODELS[model].calls), "--out", str(out)]
+    command += ["--calls", str(MODELS[model].calls), "--out", str(program.parent / "out")]
     for name, value in MODELS[model].settings.items():
         command += ["--inductor-config", f"{name}={value}"]
     began = time.monotonic()

@@ -1,13 +1,16 @@
 """Plants kernels whose results depend on the batch, and looks whether `aoti-debug invariance` names them; real models.
 
-usage: python -m benchmarks.quality.invariance [planted] [NAME ...]
+usage: python -m benchmarks.quality.invariance [--device cpu|cuda] [--fix] [--jobs N] [--limit S]
+    [--results FILE [--table]] [planted] [NAME ...]
 
-Without names, all of the real models; with `transformers` installed also architectures of Hugging Face: along the
-batch, causal ones along the length, and with padding that a mask hides. `planted`: a model of ten steps, each of which
-has its samples at another place: as rows, flattened with the time steps on either side, behind another axis, as scores,
-as numbers, in bfloat16. One after the other gives a sample other bits by the size of the batch or by its place in it;
-that step, and no other launch, must be named. With none planted, nothing may be named. Prints a Markdown table. Exit
-code 1: a step was not named, or another launch was.
+Without names, all of the real models; with `transformers` installed also architectures of Hugging Face, in float32 and
+bfloat16: along the batch, causal ones along the length, and with padding that a mask hides. With `--fix` remedies are
+built for models that vary, and calls are timed: with the first one that works, and of the first size that is enough.
+
+`planted`: a model of ten steps, each of which has its samples at another place: as rows, flattened with the time steps
+on either side, behind another axis, as scores, as numbers, in bfloat16. One after the other gives a sample other bits
+by the size of the batch or by its place in it; that step, and no other launch, must be named. With none planted,
+nothing may be named. Prints Markdown tables. Exit code 1: a step was not named, or another launch was.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +33,12 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.remedies import padding_price, try_remedies
 from aoti_debug.compare.invariance.varied_inputs import BATCH, LENGTH, Others
 from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run.timed_pairs import PairedTimes
 from aoti_debug.runs.rundir.timeline import Launch
+from benchmarks import cases
 from benchmarks.markdown import table
 from benchmarks.models import huggingface_models, ordinary_models
 from benchmarks.quality import invariance_ops
@@ -138,12 +143,14 @@ class Net(nn.Module):
         return self.out(self.second(F.relu(self.norm(self.first(x)))).mean((2, 3)))
 
 
-def _normal(*shapes: tuple[int, ...]) -> Callable[[], tuple[Tensor, ...]]:
-    return lambda: tuple(torch.randn(8, *shape) for shape in shapes)
+def _normal(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Callable[[], tuple[Tensor, ...]]:
+    return lambda: tuple(torch.randn(8, *shape).to(dtype) for shape in shapes)
 
 
 _TEMPLATE = {"freezing": True, "max_autotune_gemm": True, "max_autotune_gemm_backends": "CPP"}
 _PERCEPTRON = lambda: nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))  # noqa: E731
+_TRITON = {"freezing": False, "max_autotune_gemm_backends": "TRITON"}
+PLANTED = "planted"
 REAL = {
     "perceptron": Real(_PERCEPTRON, _normal((64,))),
     "perceptron, GEMM template": Real(_PERCEPTRON, _normal((64,)), _TEMPLATE),
@@ -175,17 +182,20 @@ def _architectures() -> dict[str, Real]:
     found: dict[str, Real] = {}
     for name, example in huggingface_models.architectures().items():
         kind, _, dtype = name.partition("_")
-        if dtype != "float32":
+        if dtype == "float16":
             continue
+        kind_and_dtype = kind if dtype == "float32" else f"{kind} {dtype}"
+        make = lambda example=example: example.module().to(example.dtype)  # noqa: E731
         images = kind in ("vit", "convnext")
-        found[f"{kind}, batch"] = Real(example.module, _normal((3, 32, 32)) if images else _tokens(8, 16))
+        inputs = _normal((3, 32, 32), dtype=example.dtype) if images else _tokens(8, 16)
+        found[f"{kind_and_dtype}, batch"] = Real(make, inputs)
         sizes = (8, 12, 32)
         if kind in ("gpt2", "llama", "qwen2"):
-            found[f"{kind}, length"] = Real(example.module, _tokens(2, 32), axis=1, sizes=sizes)
+            found[f"{kind_and_dtype}, length"] = Real(make, _tokens(2, 32), axis=1, sizes=sizes)
         if kind in ("bert", "distilbert", "llama"):
-            module = lambda make=example.module: Masked(make().model)  # noqa: E731
+            module = lambda make=make: Masked(make().model)  # noqa: E731
             inputs = _tokens(2, 32, masked=True)
-            found[f"{kind}, padding"] = Real(module, inputs, axis=1, sizes=sizes, others=Others.ZEROS)
+            found[f"{kind_and_dtype}, padding"] = Real(module, inputs, axis=1, sizes=sizes, others=Others.ZEROS)
     return found
 
 
@@ -206,28 +216,27 @@ def program(module: nn.Module, inputs: tuple[Any, ...], path: Path, axis: int = 
     return path
 
 
-def planted(folder: Path) -> bool:
-    """Looks for each of the planted faults; True if each was named, and nothing else."""
+def planted(device: str, folder: Path) -> list[dict[str, Any]]:
+    """Looks for each of the planted faults; a row of JSON data for each."""
     torch.manual_seed(0)
     package = builder.build(
-        program(Steps().eval(), (torch.randn(8, 12, 16),), folder / "steps.pt2"),
+        program(Steps().eval().to(device), (torch.randn(8, 12, 16, device=device),), folder / "steps.pt2"),
         output=folder / "steps.instrumented.pt2",
         imports=[OPS],
     )
-    rows, right = [], True
+    rows = []
     for number, kind, places in (*PLANTS, (-1, "none", set())):
         os.environ[invariance_ops.VARIABLE] = f"{number}:{kind}"
         found = invariance(InvarianceOptions(model=package, out=folder / "runs", user_code=UserCode((OPS,))))
         named = [_step(item.first.launch) for item in found.begins]
         where = {(run.surroundings.size, run.surroundings.place) for item in found.begins for run, _ in item.rows}
         others = len(found.mixes) + len(found.unrepeatable) + len(found.unknown) + len(found.own or ())
-        expected = [] if number < 0 else [number]
-        is_right = named == expected and where == places and not others
-        right = right and is_right
-        rows.append([str(number), kind, str(named), str(sorted(where)), str(others), "yes" if is_right else "NO"])
+        is_right = named == ([] if number < 0 else [number]) and where == places and not others
+        rows.append(
+            {"step": number, "kind": kind, "named": named, "at": sorted(where), "others": others, "right": is_right}
+        )
     os.environ.pop(invariance_ops.VARIABLE)
-    table(("step", "fault", "named", "at (size, place)", "others named", "right"), rows)
-    return right
+    return rows
 
 
 def _step(launch: Launch) -> int:
@@ -236,54 +245,104 @@ def _step(launch: Launch) -> int:
     return int(numbers[0][0]) if launch.site.op.startswith("invariance") and numbers else -1
 
 
-def real(names: list[str], folder: Path) -> None:
-    """Prints what is found in real models."""
-    rows = []
-    for number, name in enumerate(names):
-        model = {**REAL, **_architectures()}[name]
-        torch.manual_seed(0)
-        path = program(model.module().eval(), model.inputs(), folder / f"{number}.pt2", model.axis)
-        begin = time.monotonic()
-        try:
-            options = InvarianceOptions(
-                model=path,
-                dim=LENGTH if model.axis else BATCH,
-                sizes=model.sizes,
-                others=model.others,
-                out=folder / "runs",
-                inductor_configs=model.configs,
-            )
-            found = invariance(options)
-        except AotiDebugError as error:
-            rows.append([name, "-", wording.first_line(str(error)), "", "", ""])
-            continue
-        rows.append([name, str(found.launches), *_row(found), f"{time.monotonic() - begin:.0f} s"])
-        print(name, found.verdict, file=sys.stderr, flush=True)
-    table(("model", "launches", "first launch", "largest", "same bits from", "time"), rows)
+def real(model: Real, device: str, folder: Path, *, is_fixed: bool) -> dict[str, Any]:
+    """What is found in a real model, as JSON data."""
+    torch.manual_seed(0)
+    inputs = tuple(x.to(device) for x in model.inputs())
+    try:
+        options = InvarianceOptions(
+            model=program(model.module().eval().to(device), inputs, folder / "program.pt2", model.axis),
+            dim=LENGTH if model.axis else BATCH,
+            sizes=model.sizes,
+            others=model.others,
+            out=folder / "runs",
+            inductor_configs={**model.configs, **(_TRITON if device == "cuda" and model.configs else {})},
+        )
+        found = invariance(options)
+        trials = try_remedies(found, options) if is_fixed and found.begins else ()
+        padding = padding_price(found, options) if is_fixed else None
+    except AotiDebugError as error:
+        return {"failure": wording.first_line(str(error))}
+    return {
+        "launches": found.launches,
+        "verdict": found.verdict,
+        **_first(found),
+        "begins": [item.first.launch.kernel for item in found.begins],
+        "trials": [
+            {
+                "what": trial.remedy.what,
+                "lines": trial.lines,
+                "said": trial.said,
+                "works": trial.works,
+                "price": _price(trial.price),
+            }
+            for trial in trials
+        ],
+        "padding": _price(padding),
+    }
 
 
-def _row(found: Invariance) -> list[str]:
+def _price(found: PairedTimes | None) -> list[float] | None:
+    return None if found is None else [found.ratio, found.low, found.high, found.before, found.after]
+
+
+def _first(found: Invariance) -> dict[str, Any]:
     first = next(iter((*found.begins, *found.mixes, *found.unrepeatable)), None)
     if first is None:
-        return ["none" if found.is_complete else "none known", "", ""]
+        return {"first": "none" if found.is_complete else "none known", "ulp": 0, "enough": None}
     ulp = max(
         (tensor.rows.elements.max_ulp or 0 for tensor in first.first.differing if tensor.rows.elements), default=0
     )
     enough = min((run.surroundings.size for run in found.enough), default=None)
-    what = f"{first.first.launch.kernel} {first.relation.value}"
-    return [what, f"{ulp:g} ULP" if ulp else "", "" if enough is None else str(enough)]
+    return {"first": f"{first.first.launch.kernel} {first.relation.value}", "ulp": ulp, "enough": enough}
+
+
+def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    if "failure" in one:
+        return (one["case"], "-", one["failure"], "", "", "", f"{one['seconds']:.0f}")
+    trial = next((trial for trial in one["trials"] if trial["works"]), None)
+    remedy = f"none of {len(one['trials'])}" if one["trials"] else ""
+    if trial is not None:
+        remedy = f"{trial['what'] or ' '.join(trial['lines'])}{_times(trial['price'])}"
+    ulp = f"{one['ulp']:g} ULP" if one["ulp"] else ""
+    enough = "" if one["enough"] is None else f"{one['enough']}{_times(one['padding'])}"
+    return (one["case"], str(one["launches"]), one["first"], ulp, enough, remedy, f"{one['seconds']:.0f}")
+
+
+def _times(price: list[float] | None) -> str:
+    if price is None:
+        return ""
+    ratio, low, high, before, after = price
+    return f": {ratio:.2f} × ({low:.2f} to {high:.2f}), {1e3 * before:.3g} to {1e3 * after:.3g} ms"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = {**REAL, **_architectures()}
-    parser.add_argument("names", nargs="*", choices=[*known, "planted", []], metavar="NAME")
-    names = parser.parse_args().names
-    with tempfile.TemporaryDirectory() as base:
-        right = planted(Path(base)) if "planted" in names or not names else True
-        if chosen := [name for name in names or known if name != "planted"]:
-            real(chosen, Path(base))
-    return 0 if right else 1
+    parser.add_argument("names", nargs="*", choices=[*known, PLANTED, []], metavar="NAME")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--fix", action="store_true", help="also build remedies, and time calls")
+    cases.add_options(parser, limit=900)
+    given = parser.parse_args()
+
+    def one(name: str) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as base:
+            if name == PLANTED:
+                return {"plants": planted(given.device, Path(base))}
+            return real(known[name], given.device, Path(base), is_fixed=given.fix)
+
+    rows = {row["case"]: row for row in cases.run(given.names or [PLANTED, *known], given, one)}
+    plants = rows.pop(PLANTED, {"plants": []})
+    table(
+        ("step", "fault", "named", "at (size, place)", "others named", "right"),
+        [
+            (str(p["step"]), p["kind"], str(p["named"]), str(p["at"]), str(p["others"]), "yes" if p["right"] else "NO")
+            for p in plants.get("plants", ())
+        ],
+    )
+    header = ("model", "launches", "first launch", "largest", "same bits from, its time", "remedy, its time", "seconds")
+    table(header, [_cells(row) for row in rows.values()])
+    return int("failure" in plants or not all(plant["right"] for plant in plants["plants"]))
 
 
 if __name__ == "__main__":

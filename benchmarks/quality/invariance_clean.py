@@ -1,6 +1,7 @@
 """Counts false alarms of `aoti-debug invariance`: samples that have the same bits everywhere must not be blamed.
 
-usage: python -m benchmarks.quality.invariance_clean [batch] [library] [length]
+usage: python -m benchmarks.quality.invariance_clean [--device cpu|cuda] [--jobs N] [--results FILE [--table]]
+    [batch] [library] [length]
 
 A model of clean steps, whose samples lie as rows, flattened, behind another axis, filled up, in other dtypes and beside
 indices that depend on the batch, is run with many samples, sizes and places. A pair is a run of a sample alone and one
@@ -17,7 +18,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,12 @@ from aoti_debug.compare.invariance.variance import SampleRun
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive
+from benchmarks import cases
 from benchmarks.markdown import table
 
 _ENOUGH = 100  # clean pairs
+MODELS = ("batch", "library", "length")
+COUNTS = ("launches", "pairs", "clean", "accused", "unknown")
 
 
 class Rows(nn.Module):
@@ -50,7 +54,9 @@ class Rows(nn.Module):
         scores = torch.softmax((hidden.unsqueeze(2) - hidden.unsqueeze(1)).square().sum(-1), -1)
         mixed = (scores.unsqueeze(-1) * flat.unsqueeze(1)).sum(2).bfloat16()
         filled = torch.cat([hidden, hidden.new_zeros(1, 12, 16)]).sin().cumsum(1)[:-1]
-        last = hidden[torch.arange(x.shape[0]), ids[:, 0] % 12].exp()  # indices that depend on the batch
+        last = hidden[
+            torch.arange(x.shape[0], device=x.device), ids[:, 0] % 12
+        ].exp()  # indices that depend on the batch
         order, places = torch.sort(hidden.sum(-1), dim=-1)
         products = torch.matmul(hidden, hidden.transpose(1, 2)).relu()
         counts = F.one_hot(ids % 5, 5).sum(1) * 1_000_003
@@ -80,7 +86,7 @@ class Causal(nn.Module):
         tokens = torch.cat([self.start.expand(x.shape[0], 1, 16), hidden], 1)  # one more than the length
         mixed = torch.sigmoid(hidden * tokens.tanh().narrow(1, 0, x.shape[1]))
         largest = torch.cummax(hidden, 1).values
-        angle = torch.arange(x.shape[1]).float().unsqueeze(-1) * 0.1
+        angle = torch.arange(x.shape[1], device=x.device).float().unsqueeze(-1) * 0.1
         return mixed, largest, hidden * angle.cos(), mixed.sum(-1), mixed.argmax(-1)
 
 
@@ -107,6 +113,7 @@ class Clean:
     Attributes:
         axis: of its inputs and outputs that varies.
         samples: rows of the inputs.
+        device: of the module.
     """
 
     module: type[nn.Module]
@@ -114,14 +121,16 @@ class Clean:
     axis: int
     sizes: tuple[int, ...]
     samples: tuple[range, ...]
+    device: str = "cpu"
 
 
-def cases() -> Mapping[str, Clean]:
+def models(device: str) -> Mapping[str, Clean]:
+    """The models by their names in MODELS."""
     torch.manual_seed(0)
     sizes = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
     rows = (torch.randn(9, 12, 16) * 3, torch.randint(0, 50, (9, 12)))
     lengths = (4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32)
-    return {
+    found = {
         "batch": Clean(Rows, rows, 0, sizes, tuple(range(n, n + 1) for n in (0, 3, 5, 8))),
         "library": Clean(
             Library,
@@ -138,13 +147,19 @@ def cases() -> Mapping[str, Clean]:
             (range(4), range(2, 6), range(8, 12), range(1, 4)),
         ),
     }
+    return {
+        name: replace(case, inputs=tuple(x.to(device) for x in case.inputs), device=device)
+        for name, case in found.items()
+    }
 
 
 def package_of(case: Clean, folder: Path) -> Path:
     size = torch.export.Dim("size", min=min(case.sizes), max=64)
     with torch.no_grad():
         exported = torch.export.export(
-            case.module().eval(), case.inputs, dynamic_shapes=tuple({case.axis: size} for _ in case.inputs)
+            case.module().eval().to(case.device),
+            case.inputs,
+            dynamic_shapes=tuple({case.axis: size} for _ in case.inputs),
         )
     torch.export.save(exported, folder / "clean.pt2")
     return builder.build(folder / "clean.pt2", output=folder / "clean.instrumented.pt2")
@@ -156,7 +171,7 @@ def returned(model: Any, run: SampleRun, package: Path, axis: int) -> list[bytes
     inputs = input_files.read(run.run.inputs, input_files.read_signature(archive.inspect(package)))
     where = run.surroundings
     outputs = model(*inputs.args)
-    return [y.narrow(axis, where.place, run.width).contiguous().numpy().tobytes() for y in outputs]
+    return [y.narrow(axis, where.place, run.width).contiguous().cpu().numpy().tobytes() for y in outputs]
 
 
 def accused(found: Invariance, run: SampleRun) -> int:
@@ -166,47 +181,54 @@ def accused(found: Invariance, run: SampleRun) -> int:
     return named + sum(other is run for other, _ in found.differing_outputs)
 
 
-def looked_at(name: str, case: Clean, folder: Path) -> tuple[int, int, int, list[str]]:
-    """The pairs, the clean ones, the clean ones in which something was named, and the row of the table."""
-    package = package_of(case, folder)
+def looked_at(case: Clean, sample: range) -> dict[str, Any]:
+    """The pairs of one sample, as JSON data: all, the clean ones, and the clean ones in which something was named."""
     os.environ["AOTI_DEBUG_LEVEL"] = "0"
-    model = torch._inductor.aoti_load_package(str(package))
-    pairs = clean = alarms = unknown = launches = 0
-    for sample in case.samples:
+    with tempfile.TemporaryDirectory() as base:
+        package = package_of(case, Path(base))
+        model = torch._inductor.aoti_load_package(str(package))
         options = InvarianceOptions(
             model=package,
             dim="batch" if case.axis == 0 else "length",
             sizes=case.sizes,
             sample=sample,
-            out=folder / "runs",
+            out=Path(base, "runs"),
         )
         found = invariance(options)
-        launches = found.launches
         alone = returned(model, found.alone, package, case.axis)
-        for run in found.runs:
-            pairs += 1
-            if returned(model, run, package, case.axis) == alone:
-                clean += 1
-                alarms += bool(accused(found, run) or found.own)
-                unknown += any(other is run for item in found.unknown for other, _ in item.rows)
-        print(name, sample, found.verdict, file=sys.stderr, flush=True)
-    row = [name, str(launches), str(pairs), str(clean), str(alarms), str(unknown)]
-    return pairs, clean, alarms, row
+        clean = [run for run in found.runs if returned(model, run, package, case.axis) == alone]
+        return {
+            "launches": found.launches,
+            "pairs": len(found.runs),
+            "clean": len(clean),
+            "accused": sum(bool(accused(found, run) or found.own) for run in clean),
+            "unknown": sum(any(other is run for item in found.unknown for other, _ in item.rows) for run in clean),
+        }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = cases()
-    parser.add_argument("names", nargs="*", choices=[*known, []], metavar="batch|library|length")
-    names = parser.parse_args().names or list(known)
-    rows, clean, alarms = [], 0, 0
-    for name in names:
-        with tempfile.TemporaryDirectory() as base:
-            _, of_case, wrong, row = looked_at(name, known[name], Path(base))
-        rows.append(row)
-        clean, alarms = clean + of_case, alarms + wrong
-    table(("model", "launches", "pairs", "clean", "accused", "not known"), rows)
-    return 0 if not alarms and clean >= (_ENOUGH if len(names) == len(known) else 1) else 1
+    parser.add_argument("names", nargs="*", choices=[*MODELS, []], metavar="batch|library|length")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    cases.add_options(parser, limit=900)
+    given = parser.parse_args()
+    samples = {
+        f"{name} {sample.start}:{sample.stop}": (case, sample)
+        for name, case in models(given.device).items()
+        if name in (given.names or MODELS)
+        for sample in case.samples
+    }
+    rows = cases.run(list(samples), given, lambda name: looked_at(*samples[name]))
+    table(("model and sample", *COUNTS), [(one["case"], *_counts(one)) for one in rows])
+    failed = [one for one in rows if "failure" in one]
+    clean, accused = (sum(one.get(what, 0) for one in rows) for what in ("clean", "accused"))
+    print(f"{accused} of {clean} clean pairs accused, {len(failed)} samples failed")
+    enough = 1 if given.names else _ENOUGH
+    return int(bool(accused or failed) or clean < enough)
+
+
+def _counts(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return (one["failure"], *[""] * (len(COUNTS) - 1)) if "failure" in one else tuple(str(one[w]) for w in COUNTS)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Plants reasons for other bits from call to call, and looks whether `aoti-debug run --repeat` names launch and reason.
 
-usage: python -m benchmarks.quality.repeats [--calls N] [NAME ...]
+usage: python -m benchmarks.quality.repeats [--calls N] [--jobs N] [--results FILE [--table]] [NAME ...]
 
 Kernels that add atomically, threads that race (the same kernel without atomics), memory that nothing has written (the
 same kernel without its zeros), random numbers, and models that repeat: integers that are added atomically, a state that
@@ -29,6 +29,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.supervise import Observer
+from benchmarks import cases
 from benchmarks.markdown import table
 
 ROWS, WIDTH = 1 << 16, 16
@@ -145,28 +146,40 @@ def repeated(plant: Plant, folder: Path, calls: int) -> RepeatedCalls:
     return compare_calls(runner.run(options, Observer()).run)
 
 
+def row(plant: Plant, calls: int) -> dict[str, Any]:
+    """What is said of a plant, as JSON data."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = repeated(plant, Path(folder), calls)
+    first = found.launches[0] if found.launches else None
+    causes = () if first is None else first.causes
+    if first is None:
+        is_right = not plant.expected
+    else:
+        named = any(cause.startswith(plant.expected) for cause in causes) and plant.kernel in first.launch.kernel
+        is_right = bool(plant.expected) and named and len(found.launches) == 1
+    where = "every call repeats" if first is None else f"{first.launch.kernel}, {len(first.calls)} calls"
+    return {"where": where, "causes": causes, "changed_state": found.changed_state, "right": is_right}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", default=list(PLANTS))
     parser.add_argument("--calls", type=int, default=100)
+    cases.add_options(parser, limit=600)
     given = parser.parse_args()
-    rows, right = [], 0
-    for name in given.names:
-        plant = PLANTS[name]
-        with tempfile.TemporaryDirectory() as folder:
-            found = repeated(plant, Path(folder), given.calls)
-        first = found.launches[0] if found.launches else None
-        causes = () if first is None else first.causes
-        if first is None:
-            is_right = not plant.expected
-        else:
-            named = any(cause.startswith(plant.expected) for cause in causes) and plant.kernel in first.launch.kernel
-            is_right = bool(plant.expected) and named and len(found.launches) == 1
-        right += is_right
-        where = "every call repeats" if first is None else f"{first.launch.kernel}, {len(first.calls)} calls"
-        rows.append((name, where, "; ".join(causes), str(found.changed_state), "yes" if is_right else "NO"))
-        print(rows[-1], file=sys.stderr, flush=True)
-    table(("planted", "first launch", "what may be the cause", "read a changed state", "right"), rows)
+    rows = cases.run(given.names, given, lambda name: row(PLANTS[name], given.calls))
+    cells = [
+        (
+            str(one["case"]),
+            str(one.get("where", one.get("failure"))),
+            "; ".join(one.get("causes", ())),
+            str(one.get("changed_state", "")),
+            "yes" if one.get("right") else "NO",
+        )
+        for one in rows
+    ]
+    table(("planted", "first launch", "what may be the cause", "read a changed state", "right"), cells)
+    right = sum(bool(one.get("right")) for one in rows)
     print(f"\n{right} of {len(rows)} right")
     return int(right < len(rows))
 

@@ -1,6 +1,7 @@
 """Asks aoti-debug about programs after public reports, and holds each sentence of its answers against the truth.
 
-usage: python -m benchmarks.triage.reports [--only GLOB ...] [--jobs N] [--work DIR] [--kept] [--truth] [--json FILE]
+usage: python -m benchmarks.triage.reports [--only GLOB ...] [--work DIR] [--kept | --truth]
+    [--jobs N] [--limit S] [--results FILE [--table]]
 
 Each program of public_reports is built in a process of its own, in which the fault of its report may be
 planted. Then one command of aoti-debug is asked about it. A verdict is right if its kind is one of those that the
@@ -14,97 +15,88 @@ each program in eager and as a package that torch compiles alone. --kept judges 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from benchmarks import cases
 from benchmarks.triage.public_reports import answers
 from benchmarks.triage.public_reports.all_reports import REPORTS
 from benchmarks.triage.public_reports.answers import Answer
 from benchmarks.triage.public_reports.build import TRUTH, build, find_truth
-from benchmarks.triage.public_reports.judge import Judgement, judge
+from benchmarks.triage.public_reports.judge import judge
 from benchmarks.triage.public_reports.report import Report
 
 ENOUGH = 0.9  # of the culprits
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["benchmarks.triage.public_reports.build"])
-
-
-@dataclass(frozen=True)
-class Row:
-    report: Report
-    answer: Answer
-    judgement: Judgement
+LIMIT = 1600.0  # seconds of a report
+PROCESSES = multiprocessing.get_context("spawn")  # the program may end its process in any way
 
 
 def main() -> int:
     options = _options()
-    chosen = [r for r in REPORTS.values() if any(fnmatchcase(r.name, pattern) for pattern in options.only)]
+    chosen = {r.name: r for r in REPORTS.values() if any(fnmatchcase(r.name, pattern) for pattern in options.only)}
     if not chosen:
         raise SystemExit(f"no such report; there are {', '.join(REPORTS)}")
-    with tempfile.TemporaryDirectory(prefix="aoti-debug-reports-") as temporary:
-        work = Path(options.work or temporary).resolve()
-        if options.truth:
-            return int(not all(_each(chosen, options.jobs, lambda report: _is_true(report, work / report.name))))
-        if options.kept:
-            chosen = [report for report in chosen if (work / report.name / answers.KEPT).exists()]
-        ask = answers.kept_answer if options.kept else _asked
-        rows = list(_each(chosen, options.jobs, lambda report: _row(report, ask(report, work / report.name))))
+    if options.kept:
+        chosen = {name: r for name, r in chosen.items() if (Path(options.work, name) / answers.KEPT).exists()}
+    rows = cases.run(list(chosen), options, lambda name: _row(chosen[name], options))
+    if options.truth:
+        for row in rows:
+            print(f"{row['case']}: {row.get('truth', row.get('failure'))}")
+        return int(not all(row.get("is_true") for row in rows))
+    return _judged([(chosen[row["case"]], row) for row in rows])
+
+
+def _judged(rows: list[tuple[Report, cases.Row]]) -> int:
+    """Prints what was asked of reports, and what is wrong; the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 180)
     console.print(_table(rows))
-    wrong = [f"{row.report.name}: {text}" for row in rows for text in row.judgement.wrong]
-    errors = [f"{row.report.name}: {row.answer.said}" for row in rows if row.answer.said]
-    for text in (*wrong, *errors):
-        console.print(escape(text), soft_wrap=True, highlight=False)
-    faulty = [row for row in rows if row.judgement.wanted]
-    named = sum(row.judgement.names_culprit for row in faulty)
-    with_element = [row for row in faulty if "element" in row.judgement.wanted]
-    elements = sum("element" in row.judgement.named for row in with_element)
-    print(f"right verdicts: {sum(row.judgement.is_right for row in rows)} of {len(rows)}")
+    for report, row in rows:
+        for text in (*row.get("wrong", ()), *filter(None, (row.get("failure", row.get("said")),))):
+            console.print(escape(f"{report.name}: {text}"), soft_wrap=True, highlight=False)
+    judged = [row for _, row in rows if "failure" not in row]
+    faulty = [row for row in judged if row["wanted"]]
+    named = sum(bool(row["named"]) for row in faulty)
+    with_element = [row for row in faulty if "element" in row["wanted"]]
+    elements = sum("element" in row["named"] for row in with_element)
+    wrong = [row for row in judged if row["wrong"]]
+    print(f"right verdicts: {sum(row['is_right'] for row in judged)} of {len(rows)}")
     print(f"culprit named: {named} of {len(faulty)}; its input element: {elements} of {len(with_element)}")
-    print(f"wrong statements: {len(wrong)}, in {sum(bool(row.judgement.wrong) for row in rows)} of {len(rows)} answers")
-    if options.json:
-        plain = [{"report": r.report.name, "answer": asdict(r.answer), **asdict(r.judgement)} for r in rows]
-        Path(options.json).write_text(json.dumps(plain, indent=1))
-    return int(bool(wrong) or named < ENOUGH * len(faulty))
+    print(f"wrong statements: {sum(len(row['wrong']) for row in wrong)}, in {len(wrong)} of {len(judged)} answers")
+    return int(bool(wrong) or len(judged) < len(rows) or named < ENOUGH * len(faulty))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="GLOB", default=["*"], help="reports by number and part: '1836*'")
-    parser.add_argument("--jobs", type=int, metavar="N", default=1, help="how many at once")
     parser.add_argument("--work", metavar="DIR", help="keep programs and answers there")
-    parser.add_argument("--json", metavar="FILE", help="also write answers and judgements")
+    cases.add_options(parser, limit=LIMIT)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--kept", action="store_true", help="judge the answers in --work again")
     which.add_argument("--truth", action="store_true", help="only check what eager and the plain package do")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.kept and not options.work:
+        parser.error("--kept needs --work")
+    return options
 
 
-Result = TypeVar("Result")
-
-
-def _each(reports: list[Report], jobs: int, do: Callable[[Report], Result]) -> list[Result]:
-    with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(do, reports))
-
-
-def _row(report: Report, answer: Answer) -> Row:
-    row = Row(report, answer, judge(report, answer))
-    got = f"{'right' if row.judgement.is_right else 'OTHER'}, {len(row.judgement.wrong)} wrong statements"
-    print(f"{report.name}: {answer.kind}, {got}, {answer.seconds:.0f} s", file=sys.stderr, flush=True)
-    return row
+def _row(report: Report, options: argparse.Namespace) -> dict[str, Any]:
+    """The answer about a report and the judgement, or the truth about it, as JSON data."""
+    with tempfile.TemporaryDirectory(prefix="aoti-debug-reports-") as temporary:
+        folder = Path(options.work or temporary).resolve() / report.name
+        if options.truth:
+            return _truth(report, folder)
+        answer = answers.kept_answer(report, folder) if options.kept else _asked(report, folder)
+        return {"answer": asdict(answer), "kind": answer.kind, "said": answer.said, **asdict(judge(report, answer))}
 
 
 def _asked(report: Report, folder: Path) -> Answer:
@@ -114,13 +106,12 @@ def _asked(report: Report, folder: Path) -> Answer:
     return answers.ask(report, folder)
 
 
-def _is_true(report: Report, folder: Path) -> bool:
-    """Whether eager and the plain package do what the report says; prints what they do."""
+def _truth(report: Report, folder: Path) -> dict[str, Any]:
+    """Whether eager and the plain package do what the report says, and what they do."""
     code = _in_process(find_truth, report, folder)
     said = (folder / TRUTH).read_text() if code == 0 else (folder / "truth.log").read_text()[-600:]
-    true = said.startswith(report.plain)
-    print(f"{report.name}: {'true' if true else f'NOT TRUE, {report.plain} wanted'}: {said}", flush=True)
-    return true
+    is_true = said.startswith(report.plain)
+    return {"is_true": is_true, "truth": f"{'true' if is_true else f'NOT TRUE, {report.plain} wanted'}: {said}"}
 
 
 def _in_process(do: Callable[[str, Path], None], report: Report, folder: Path) -> int | None:
@@ -131,24 +122,24 @@ def _in_process(do: Callable[[str, Path], None], report: Report, folder: Path) -
     return process.exitcode
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[tuple[Report, cases.Row]]) -> Table:
     table = Table(title="public reports", title_justify="left")
     for name in ("report", "what", "command", "verdict", "", "culprit named", "wrong statements"):
         table.add_column(name, overflow="fold")
     table.add_column("seconds", justify="right")
-    for row in rows:
-        judged = row.judgement
-        missing = [f"no {what}" for what in judged.wanted if what not in judged.named]
-        named = ("yes" if judged.names_culprit else "NO") if judged.wanted else ""
+    for report, row in rows:
+        wanted, named = row.get("wanted", ()), row.get("named", ())
+        missing = [f"no {what}" for what in wanted if what not in named]
+        culprit = ("yes" if named else "NO") if wanted else ""
         table.add_row(
-            row.report.name,
-            row.report.title,
-            row.report.command,
-            row.answer.kind,
-            "right" if judged.is_right else f"other: {' or '.join(row.report.kinds)}",
-            f"{named}{': ' if missing else ''}{', '.join(missing)}",
-            str(len(judged.wrong)),
-            f"{row.answer.seconds:.0f}",
+            report.name,
+            report.title,
+            report.command,
+            row.get("kind", "failure"),
+            "right" if row.get("is_right") else f"other: {' or '.join(report.kinds)}",
+            f"{culprit}{': ' if missing else ''}{', '.join(missing)}",
+            str(len(row.get("wrong", ()))),
+            f"{row['seconds']:.0f}",
         )
     return table
 

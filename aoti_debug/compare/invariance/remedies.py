@@ -32,6 +32,7 @@ _HEADER = '''"""Decompositions that may give a sample the same bits alone and am
 import torch
 import torch._inductor.lowering  # its fallbacks are registered before decompositions of the same operators
 from torch._inductor.decomposition import decompositions
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 '''
@@ -69,10 +70,21 @@ def added(bias, x, y, *, beta=1, alpha=1):
 decompositions[aten.mm.default] = decompositions[aten.bmm.default] = product
 decompositions[aten.addmm.default] = decompositions[aten.baddbmm.default] = added
 '''
-_ATTENTION_CODE = """
+_ATTENTION_CODE = '''
 attention = aten._scaled_dot_product_flash_attention_for_cpu.default
-decompositions[attention] = torch._decomp.decomposition_table[attention]
-"""
+decomposed = torch._decomp.decomposition_table[attention]
+
+
+def strided(query, *args, **kwargs):
+    """Attention as sums, with the strides that the operator's result has: those of the query."""
+    output, logsumexp = decomposed(query, *args, **kwargs)
+    if statically_known_true(query.stride(1) < query.stride(2)):
+        return output.transpose(1, 2).contiguous().transpose(1, 2), logsumexp
+    return output.contiguous(), logsumexp
+
+
+decompositions[attention] = strided
+'''
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,7 @@ def _joined(parts: Sequence[Remedy]) -> Remedy:
     return Remedy(
         settings=tuple(itertools.chain.from_iterable(part.settings for part in parts)),
         code=tuple(dict.fromkeys(itertools.chain.from_iterable(part.code for part in parts))),
-        what=wording.comma_separated([part.what for part in parts if part.what]),
+        what=", ".join(part.what for part in parts if part.what),
     )
 
 

@@ -30,11 +30,12 @@ from tests import factories
 from tests.kept import contents, kept
 from tests.runtime_shims.runtime_library import (
     FLAGS,
+    GXX,
     HERE,
     SHIMS,
     _run,
+    any_runtime,
     compiled,
-    compiled_runtime,
 )
 from tests.runtime_shims_cuda import device_library
 
@@ -48,7 +49,9 @@ ERRORS = 5  # the most errors that a call can end with
 DRIVER_ERRORS = 3  # that a call of the driver can end with
 SHORT = 3  # the choice of a short write, of the errors of one
 KEPT = ("EINTR", "half")  # errors after which nothing may be missing
+_BATCH = 25  # points of one host
 GROWTH = (0, 1 << 16, 4096)  # descriptors, mapped bytes, bytes of the heap that a round may leave more than the usual
+_FLAGS = [flag for flag in FLAGS if not flag.startswith("-W")]  # compilers differ in what they warn of
 _WRAPPED = re.compile(
     r"\b__wrap_(\w+)\(|^FAILING\([^,]+, (\w+),|^(?:FAILING_ERROR|FAILING_DRIVER|LOCKED_DRIVER)\((\w+),", re.MULTILINE
 )
@@ -178,23 +181,23 @@ def build(folder: Path, machine: Machine) -> Built:
     runtime = _runtime(machine)
     failing_sources = [SOURCES / "faults.cpp", *([SOURCES / "driver_faults.cpp"] if machine is Machine.DRIVER else [])]
     strings, faults, package = (
-        compiled(path, OPTIMIZE_OTHERS)
+        compiled(path, OPTIMIZE_OTHERS, flags=_FLAGS)
         for path in (SOURCES / "strings.cpp", SOURCES / "faults.cpp", SANITIZED / "package.cpp")
     )
     failing = folder / "failing.o"
     wraps = [f"-Wl,--wrap={name}" for source in failing_sources for name in wrapped(source)]
-    _run("g++", "-r", "-nostdlib", *wraps, *map(str, runtime), str(strings), "-o", str(failing))
-    shim = [compiled(path, "-O0") for path in (SANITIZED / "shim.cpp", SHIMS / "tensors/dtype.cpp")]
-    _run("g++", *FLAGS, "-shared", *map(str, shim), "-o", str(folder / "libshim.so"))
+    _run(GXX, "-r", "-nostdlib", *wraps, *map(str, runtime), str(strings), "-o", str(failing))
+    shim = [compiled(path, "-O0", flags=_FLAGS) for path in (SANITIZED / "shim.cpp", SHIMS / "tensors/dtype.cpp")]
+    _run(GXX, *_FLAGS, "-shared", *map(str, shim), "-o", str(folder / "libshim.so"))
     objects = [failing, faults, package]
     if machine is Machine.FAKE:
-        objects.append(compiled(HERE / "fake_device.cpp", OPTIMIZE_OTHERS))
+        objects.append(compiled(HERE / "fake_device.cpp", OPTIMIZE_OTHERS, flags=_FLAGS))
     if machine is Machine.DRIVER:
         more = (*failing_sources[1:], *device_library.EMULATOR)
-        objects += [compiled(path, OPTIMIZE_OTHERS, cuda_include()) for path in more]
+        objects += [compiled(path, OPTIMIZE_OTHERS, cuda_include(), flags=_FLAGS) for path in more]
     link = ("-shared", "-fopenmp", "-Wl,-Bsymbolic-functions", f"-L{folder}", "-lshim", f"-Wl,-rpath,{folder}")
     built = Built(folder / "host", folder / "plain.so", folder / "package.so", ())
-    _run("g++", *map(str, objects), *link, "-o", str(built.package))
+    _run(GXX, *map(str, objects), *link, "-o", str(built.package))
     shutil.copy(built.package, built.plain)
     shutil.copy(_host(), built.host)
     named = subprocess.run(["nm", "-nC", "--defined-only", built.package], capture_output=True, text=True, check=True)
@@ -205,9 +208,9 @@ def build(folder: Path, machine: Machine) -> Built:
 
 def _host() -> Path:
     """The host, compiled once."""
-    source, words = SOURCES / "host.cpp", ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror")
+    source, words = SOURCES / "host.cpp", ("-std=c++17", "-O1", "-pthread")
     files = contents(source, *SOURCES.glob("*.h"))
-    return kept("host", [*files, *words], lambda path: _run("g++", *words, str(source), "-o", str(path)))
+    return kept("host", [*files, *words], lambda path: _run(GXX, *words, str(source), "-ldl", "-o", str(path)))
 
 
 def cuda_include() -> Path:
@@ -219,8 +222,8 @@ def cuda_include() -> Path:
 
 def _runtime(machine: Machine) -> list[Path]:
     if machine is Machine.DRIVER:
-        return compiled_runtime("cuda", cuda_include())
-    return [path for path in compiled_runtime() if machine is Machine.CPU or path.stem != CPU_UNIT]
+        return any_runtime("cuda", cuda_include())
+    return [path for path in any_runtime() if machine is Machine.CPU or path.stem != CPU_UNIT]
 
 
 @dataclass(frozen=True)
@@ -242,10 +245,12 @@ class Injection:
 
     Attributes:
         journal: of a run in which nothing fails.
+        seconds: that the host may take for some points; `points` then raises TimeoutExpired.
     """
 
     def __init__(self, built: Built, setting: Setting, folder: Path) -> None:
         self.built, self.setting, self.folder = built, setting, folder
+        self.seconds = 3600.0
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (line,) = self._host(Fault(SYSTEM), NONE, 1)
@@ -264,7 +269,7 @@ class Injection:
         """Has call after call, each `step`-th, fail until there is none left, and judges what comes of each."""
         done = 0
         while done < most:
-            batch = min(100, most - done)
+            batch = min(_BATCH, most - done)
             lines = list(self._host(fault, first + done * step, batch, step=step))
             for line in lines:
                 if line[2] != "0":
@@ -285,7 +290,7 @@ class Injection:
         given = (fault.kind, fault.choice, fault.only, fault.part, count, first, step, most)
         numbers = [str(number) for number in given]
         command: list[str | Path] = [self.built.host, self.built.plain, self.built.package, self.folder, *numbers]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3600)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=self.seconds)
         assert done.returncode == 0, done.stderr
         return (line.split() for line in done.stdout.splitlines())
 

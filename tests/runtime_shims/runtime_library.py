@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from tests.kept import contents, kept
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"
 TORCH = Path(torch.__file__).parent
+GXX = os.environ.get("CXX", "g++")
 FLAGS = (
     *("-std=c++17", "-march=native", "-ffp-contract=off", "-fopenmp", "-fPIC"),
     *("-fvisibility=hidden", "-fno-gnu-unique", "-Wall", "-Wextra", "-Werror"),
@@ -94,23 +96,27 @@ class Slot:
 
 def compiled_runtime(device: str = "cpu", *include: Path) -> list[Path]:
     """The objects of the runtime for this machine, as packages have them; they compile without a warning."""
-    toolchain = Toolchain(find_compiler(), find_torch())
-    flags = replace(THIS_MACHINE, include_dirs=tuple(map(str, include)))
-    objects = runtime_objects.compile_runtime(toolchain, device, flags)
-    if not toolchain.compiler.is_clang:
+    objects = any_runtime(device, *include)
+    if not find_compiler().is_clang:
         assert [path.with_suffix(WARNINGS_SUFFIX).read_text() for path in objects] == [""] * len(objects)
     return objects
 
 
-def compiled(source: Path, optimize: str, *include: Path) -> Path:
+def any_runtime(device: str = "cpu", *include: Path) -> list[Path]:
+    """The same objects, whatever the compiler warns of."""
+    flags = replace(THIS_MACHINE, include_dirs=tuple(map(str, include)))
+    return runtime_objects.compile_runtime(Toolchain(find_compiler(), find_torch()), device, flags)
+
+
+def compiled(source: Path, optimize: str, *include: Path, flags: Sequence[str] = FLAGS) -> Path:
     """The object of another source; compiled once."""
     words = [f"-I{path}" for path in (SHIMS, TORCH / "include", *include)]
 
     def make(path: Path) -> None:
-        _run("g++", *FLAGS, optimize, *words, "-c", str(source), "-o", str(path))
+        _run(GXX, *flags, optimize, *words, "-c", str(source), "-o", str(path))
 
     files = contents(source, *source.parent.glob("*.h"), *SHIMS.rglob("*.h"))
-    return kept(f"{source.stem}.o", [*files, *FLAGS, optimize, *map(str, include)], make)
+    return kept(f"{source.stem}.o", [*files, *flags, optimize, *map(str, include)], make)
 
 
 def build(folder: Path, device: Path | None = None) -> Path:
@@ -135,7 +141,7 @@ def build(folder: Path, device: Path | None = None) -> Path:
     if device is not None:
         inputs.append(compiled(device, OPTIMIZE_ELEMENTWISE))
         runtime = [path for path in runtime if path.stem != CPU_UNIT]
-    _run("g++", *map(str, [*inputs, *runtime]), *link, "-o", str(library))
+    _run(GXX, *map(str, [*inputs, *runtime]), *link, "-o", str(library))
     return library
 
 

@@ -249,6 +249,7 @@ class Kernel:
     other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit the recorded values, too; most likely first
     overlaps: bool = False  # it may begin before the kernel before it has ended (programmatic dependent launch)
     code_sha256: str = ""  # of its machine code in the original library (C++) or in its binary (Triton)
+    first_line: int = 0  # of the source in the file that Triton compiled, from 1; 0 if it is not known
 
     def origin(self, name: str) -> ConfigOrigin:
         """The origin of a value of `config`."""
@@ -257,16 +258,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Unrecognised:
-    """A call that looks like a launch but has no known form.
-
-    Attributes:
-        reason: what of it is not read: "parameter desc_type_ desc of call_k"; "" if nothing of it is.
-    """
+    """A call that looks like a launch but has no known form."""
 
     function: str
     line: int
     text: str
-    reason: str = ""
+    reason: str = ""  # what of it is not read: "parameter desc_type_ desc of call_k"; "" if nothing of it is
 
 
 @dataclass(frozen=True)

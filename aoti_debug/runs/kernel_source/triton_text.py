@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import base64
+import hashlib
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
+from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.kernel_source.arithmetic import Statement
 
 _STORES = ("tl.store", "tl.atomic_add", "tl.atomic_max", "tl.atomic_min", "tl.atomic_xchg")
@@ -23,6 +27,33 @@ def statements(source: str, parameters: frozenset[str]) -> tuple[Statement, ...]
     except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
         return ()
     return ()
+
+
+def line_of(kernel: Kernel, file: str, line: int) -> str:
+    """The line of a kernel's source that debug information names; "" if it is not known to be of this source.
+
+    torch names the file by a hash of the source (PyCodeCache in torch/_inductor/codecache.py).
+
+    Args:
+        file: that Triton compiled; it need not exist.
+    """
+    digest = hashlib.sha256(kernel.source.strip().encode()).digest()
+    name = f"c{base64.b32encode(digest)[:51].decode().lower()}"
+    lines = kernel.source.splitlines()
+    index = line - kernel.first_line
+    if not kernel.first_line or PurePath(file).stem != name or not 0 <= index < len(lines):
+        return ""
+    return lines[index].strip()
+
+
+def pointers_of(line: str, parameters: frozenset[str]) -> frozenset[str]:
+    """Those of the parameters that a line loads from or stores to; none if the line is no whole statement."""
+    try:
+        calls = [node for node in ast.walk(ast.parse(line.strip())) if isinstance(node, ast.Call) and node.args]
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
+        return frozenset()
+    pointers = (call.args[0] for call in calls if ast.unparse(call.func) in ("tl.load", *_STORES))
+    return frozenset(n.id for p in pointers for n in ast.walk(p) if isinstance(n, ast.Name) and n.id in parameters)
 
 
 def _block(body: list[ast.stmt]) -> Iterator[Statement]:

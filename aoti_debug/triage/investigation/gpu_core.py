@@ -23,6 +23,7 @@ from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.diagnosis.run_findings import device_error
+from aoti_debug.runs.kernel_source import triton_text
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.investigation import core_launch, gpu_access
 from aoti_debug.triage.investigation.core_launch import NearArgument
@@ -316,9 +317,12 @@ def with_arguments(finding: Finding, core: GpuCore, launch: Launch, manifest: Ma
 def _near(core: GpuCore, access: ThreadAccess, launch: Launch, manifest: Manifest) -> NearArgument | None:
     """The argument that an access lies in or next to: by its last byte if only that lies outside."""
     without = Role.OUT if gpu_access.is_load(core.instruction) else Role.IN
+    params = frozenset(argument.spec.param for argument in launch.args if argument.tensor is not None)
+    in_line = triton_text.pointers_of(_source_line(core, _kernels(core, manifest.kernels)), params) or params
 
     def may_be(argument: Argument, tensor: Tensor) -> bool:
-        return argument.role is not without and tensor.layout.item_bytes <= access.size
+        fits = argument.role is not without and tensor.layout.item_bytes <= access.size
+        return fits and argument.spec.param in in_line
 
     first, last = (core_launch.near_argument(at, launch, manifest, may_be) for at in access.ends)
     is_within = first is not None and first.place.element is not None
@@ -378,13 +382,8 @@ def evidence_of(core: GpuCore, kernels: tuple[Kernel, ...]) -> list[str]:
 
 
 def _source_line(core: GpuCore, kernels: tuple[Kernel, ...]) -> str:
-    """The line of the kernel's source, if the file lies on this machine as the package knows it; else ""."""
-    try:
-        lines = Path(core.file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    text = lines[core.line - 1].strip() if core.line <= len(lines) else ""
-    return text if text and any(text in kernel.source for kernel in kernels) else ""
+    """The line of the kernel's source; "" if the package's kernels are not known to be of that file."""
+    return next((text for kernel in kernels if (text := triton_text.line_of(kernel, core.file, core.line))), "")
 
 
 def _notes(core: GpuCore, manifest: Manifest | None, sites: tuple[Site, ...]) -> list[str]:

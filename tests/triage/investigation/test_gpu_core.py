@@ -5,6 +5,8 @@ Its output is that of an H100; registers.txt, the registers of each thread, is w
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -136,14 +138,22 @@ def test_a_kernel_of_a_library_is_blamed_on_no_launch() -> None:
     assert unnamed.warnings == ("cuda-gdb does not show the kernel's name, which would tell the launch",)
 
 
-def test_the_source_is_shown_only_if_the_package_has_it(tmp_path: Path) -> None:
-    file = tmp_path / "kernel.py"
-    file.write_text("\n" * 21 + "    values = tl.load(table)\n")
-    shown = replace(core(), file=str(file))
-    for source, words in (("values = tl.load(table)", ":22: `values = tl.load(table)`"), ("other", "kernel.py:22")):
-        kernels = (lookup("lookup_kernel_0", source=source),)
-        found = gpu_core.finding_of(shown, package(launch_of("lookup_kernel_0"), kernels=kernels))
-        assert found.evidence[0].endswith(words)
+def compiled_from(source: str, line: str) -> tuple[GpuCore, Kernel]:
+    """The core dump with the file that torch has Triton compile, and the kernel whose 22nd line is `line`."""
+    text = source + "\n" * (20 - source.count("\n")) + f"    {line}\n"
+    digest = hashlib.sha256(text.strip().encode()).digest()
+    file = f"/gone/c{base64.b32encode(digest)[:51].decode().lower()}.py"
+    return replace(core(), file=file), replace(lookup("lookup_kernel_0", source=text), first_line=2)
+
+
+def test_the_source_is_shown_only_if_the_file_is_of_it() -> None:
+    shown, kernel = compiled_from("import triton\n", "values = tl.load(table)")
+    site = package(launch_of("lookup_kernel_0"), kernels=(kernel,))
+    assert gpu_core.finding_of(shown, site).evidence[0].endswith(":22: `values = tl.load(table)`")
+    of_other = package(launch_of("lookup_kernel_0"), kernels=(replace(kernel, source=kernel.source + "# other\n"),))
+    of_older = package(launch_of("lookup_kernel_0"), kernels=(replace(kernel, first_line=0),))
+    for manifest in (of_other, of_older):
+        assert gpu_core.finding_of(shown, manifest).evidence[0].endswith(".py:22")
 
 
 @pytest.mark.parametrize(
@@ -228,10 +238,10 @@ TABLE, INDEX, OUT = (
 )
 
 
-def recorded(base: Path, launches: int = 1) -> DiagnosedRun:
+def recorded(base: Path, launches: int = 1, out: Role = Role.OUT, kernel: Kernel | None = None) -> DiagnosedRun:
     """The run of the process that the dump is of."""
-    kernels = (lookup("lookup_kernel_0"),)
-    names = (arg("table"), arg("index"), arg("out", Role.OUT))
+    kernels = (kernel or lookup("lookup_kernel_0"),)
+    names = [arg("table", param="table"), arg("index", param="index"), arg("out", out, param="out")]
     made = make_manifest(site("lookup_kernel_0", *names, launches=("lookup_kernel_0",)), kernels=kernels, device="cuda")
     writer = JournalWriter()
     writer.call_begin()
@@ -295,6 +305,30 @@ def test_an_address_far_away_is_of_the_one_argument_that_the_instruction_can_hav
     assert found.where.argument == ""
     (said,) = found.possible
     assert "lies 262144.0 GiB behind the end of table, float32[64,1000]: it may be element 70368744177664" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("values = tl.load(table + source * width + column, mask=column < width)", "table"),
+        ("values = tl.load(table + tl.load(out + row))", ""),
+        ("values = tl.load(out + row)", "out"),
+        ("values = (tl.load(table + row) +", ""),
+        ("values = tl.load(table + row) + tl.load(out + row)", ""),
+    ],
+)
+def test_an_address_far_away_is_of_the_one_argument_that_the_line_loads(tmp_path: Path, line: str, named: str) -> None:
+    dumped, kernel = compiled_from("import triton\n", line)
+    run = recorded(tmp_path, out=Role.INOUT, kernel=kernel)
+    far = re.sub(r"\b7f67\b", "17f67", REGISTERS)
+    dumped = replace(read_twice(WITHOUT_OWN, far), file=dumped.file)
+    found = gpu_core.added_to(Finding(FAULT, "it broke", Place("0.0", "lookup_kernel_0")), dumped, run)
+    if named:
+        (said,) = found.possible
+        assert f" of {named}, float32" in said
+    else:
+        assert "lies near no argument of 0.0" in found.evidence[-1]
+        assert found.possible == ()
 
 
 def test_of_several_launches_of_the_kernel_there_are_no_arguments(tmp_path: Path) -> None:

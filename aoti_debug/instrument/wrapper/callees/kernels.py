@@ -63,6 +63,7 @@ def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
             grid=launch.sizes,
             global_scratch=function.scratch.get("global_scratch", 0),
             profile_scratch=function.scratch.get("profile_scratch", 0),
+            first_line=function.first_line,
         )
     return tuple(kernels.values())
 

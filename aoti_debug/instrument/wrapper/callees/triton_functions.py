@@ -82,6 +82,7 @@ class TritonFunction:
         name: "call_triton_poi_fused_0".
         params: of its signature, in order.
         source: the Triton source; "" if the wrapper holds none.
+        first_line: of the source in the file that torch has Triton compile; 0 without a source.
         mutated: parameters that the kernel reads and writes, as Inductor notes them.
         cubin: path that is passed to loadKernel; "" if the binary is embedded.
         mangled: name of the function in the binary.
@@ -101,6 +102,7 @@ class TritonFunction:
     scratch: Mapping[str, int] = field(default_factory=dict)
     generated: bool = False
     unread: str = ""
+    first_line: int = 0
 
 
 def parse(text: str, body: Body, compiled: Mapping[str, str] = MappingProxyType({})) -> TritonFunction:
@@ -122,7 +124,7 @@ def parse(text: str, body: Body, compiled: Mapping[str, str] = MappingProxyType(
     except UnreadError as error:
         launch, unread = None, f"{error} in {body.name}"
     cubin, mangled = _binary(text, code, launch, compiled) if launch else ("", "")
-    source = _source(comment)
+    source, first_line = _source(comment)
     mutated = _MUTATED.search(comment)
     return TritonFunction(
         name=body.name,
@@ -136,6 +138,7 @@ def parse(text: str, body: Body, compiled: Mapping[str, str] = MappingProxyType(
         scratch=_scratch(text, code, launch, compiled) if launch else {},
         generated=bool(mutated and _GENERATED.search(source) and _in_order(source, kernel_params)),
         unread=unread,
+        first_line=first_line,
     )
 
 
@@ -165,16 +168,20 @@ def _in_order(source: str, params: Sequence[KernelParam]) -> bool:
     return positions == sorted(set(positions))
 
 
-def _source(comment: str) -> str:
-    """Extracts the Triton source from `/* async_compile.triton('name', \'\'\'…\'\'\', …) */`, dedented."""
+def _source(comment: str) -> tuple[str, int]:
+    """Extracts the Triton source from `/* async_compile.triton('name', \'\'\'…\'\'\', …) */`, dedented, and its line.
+
+    torch (PyCodeCache in torch/_inductor/codecache.py) writes it to a file with the empty lines that it begins with.
+    """
     match = _TRITON_SOURCE.search(comment)
     if match is None:
-        return ""
+        return "", 0
     lines = match.group(2).split("\n")
     indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
     indent = min(indents, default=0)
     unescaped = "\n".join(line[indent:] for line in lines).replace("\\'\\'\\'", "'''").replace('\\"\\"\\"', '"""')
-    return unescaped.replace("\\\\", "\\").strip("\n") + "\n"
+    text = unescaped.replace("\\\\", "\\")
+    return text.strip("\n") + "\n", 1 + len(text) - len(text.lstrip("\n"))
 
 
 def _calls(code: Sequence[Token], function: str) -> list[int]:

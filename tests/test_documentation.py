@@ -114,7 +114,9 @@ def test_paths_exist(document: Path) -> None:
 
 @each(DOCUMENTS)
 def test_source_files_are_part_of_the_checkout(document: Path) -> None:
-    of_torch = {name.rpartition("/")[2] for name in re.findall(r"`((?:torch|triton)/[\w/.]+)`", document.read_text())}
+    of_torch = {
+        name.rpartition("/")[2] for name in re.findall(r"`((?:torch|torchgen|triton)/[\w/.]+)`", document.read_text())
+    }
     assert set(text.source_files(lines_of(document))) - checkout_names() - GENERATED - of_torch == set()
 
 

@@ -17,6 +17,7 @@ from tests.torch_versions import HEAD, PAGE, Row, release_of, row_of, rows_of, w
 
 SUITE = ROOT / "tests" / "version_suite.txt"
 OF_TORCH = ("torch", "triton")
+LACKING = {"AttributeError", "ImportError", "ModuleNotFoundError"}
 WEAK = re.compile(r"__attribute__\(\(weak\)\)[^;(]*torch_|dlsym\(RTLD_DEFAULT, \"aoti_torch_")
 
 
@@ -34,16 +35,24 @@ def asked(tree: ast.Module) -> Iterator[ast.expr]:
                 ast.Call(func=ast.Name(id="hasattr"), args=[of, _])
                 | ast.Call(func=ast.Name(id="getattr"), args=[of, _, _])
             ):
-                if names & {name.id for name in ast.walk(of) if isinstance(name, ast.Name)}:
+                if names & _named(of):
                     yield node
             case ast.Compare():
                 if "torch.__version__" in ast.unparse(node):
                     yield node
+            case ast.Try(body=body, handlers=handlers):
+                caught = {name for handler in handlers for name in _named(handler.type)}
+                if caught & LACKING and names & {name for part in body for name in _named(part)}:
+                    yield from (handler.type for handler in handlers if handler.type is not None)
+
+
+def _named(node: ast.AST | None) -> set[str]:
+    return set() if node is None else {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def listed() -> dict[str, str]:
     """The places of the page, and the files of torch beside them."""
-    rows = re.findall(r"^\| `([\w/.]+)` \| .* \| (`(?:torch|triton)/.*) \|$", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w/.]+)` \| .* \| (`(?:torch|torchgen|triton)/.*) \|$", PAGE.read_text(), re.MULTILINE)
     return dict(rows)
 
 
@@ -71,7 +80,10 @@ def test_a_place_that_asks_is_found() -> None:
         'import torch.cuda\nfrom torch._inductor import config\nhasattr(config, "a")\ngetattr(torch.cuda, "b", None)\n'
     )
     text += 'torch.__version__ < "2.13"\nhasattr(text, "c")\ngetattr(torch, "d")\n'
-    assert [node.lineno for node in asked(ast.parse(text))] == [3, 4, 5]
+    text += "try:\n    torch.new()\nexcept AttributeError:\n    pass\n"
+    text += "try:\n    torch.new()\nexcept ValueError:\n    pass\n"
+    text += "try:\n    text.new()\nexcept (ImportError, OSError):\n    pass\n"
+    assert sorted(node.lineno for node in asked(ast.parse(text))) == [3, 4, 5, 10]
 
 
 def test_the_listed_places_exist_and_name_a_file_of_torch() -> None:

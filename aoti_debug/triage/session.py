@@ -35,7 +35,14 @@ from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_w
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import faults, nonfinite, races, threads, wrong_value
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, SoFar, Suspicion
+from aoti_debug.triage.investigation.investigation import (
+    Check,
+    Investigation,
+    Outcome,
+    SoFar,
+    Suspicion,
+    deeper,
+)
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
@@ -232,9 +239,10 @@ def _checked(investigation: Investigation, so_far: SoFar) -> Outcome:
     measured = investigation.run_measured().run
     calls = wording.pluralize(investigation.options.calls, "call")
     what = f"{wording.pluralize(len(measured.launches), 'launch')} in {calls}: {', '.join(seen)}"
+    further = deeper(investigation.options, measured.manifest)
     if open_ is not None:
-        return Outcome(replace(open_, evidence=(what,), warnings=warnings), measured)
-    return Outcome(Finding(CLEAN, what, warnings=warnings), measured)
+        return Outcome(replace(open_, evidence=(what,), warnings=warnings, next=(*open_.next, *further)), measured)
+    return Outcome(Finding(CLEAN, what, warnings=warnings, next=further), measured)
 
 
 def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:

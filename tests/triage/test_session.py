@@ -149,12 +149,13 @@ def test_nan_is_found_and_confirmed(triaged: Callable[..., tuple[TriageDir, Told
     assert found.repro == found.path / "repro"
 
 
-def test_a_clean_model(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
+def test_a_clean_model(triaged: Callable[..., tuple[TriageDir, Told]], tmp_path: Path) -> None:
     found, told = triaged(of_positive)
     assert told.made == ["names", "values"]
     what = "0 of 1 launch; not compared: a run whose package is gone"
     seen = "1 launch in 1 call: no fault, outputs finite"
-    assert found.finding == Finding(INCOMPLETE, what, evidence=(seen,))
+    deeper = f"aoti-debug triage {tmp_path / 'model.pt2'} --guards"
+    assert found.finding == Finding(INCOMPLETE, what, evidence=(seen,), next=(deeper,))
 
 
 def test_what_failed_once_in_the_build_is_told(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:

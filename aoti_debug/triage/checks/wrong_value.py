@@ -27,7 +27,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.confirm_by_repro import proof
-from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion, deeper
 from aoti_debug.triage.investigation.triage_runs import SMALL, fits_beside
 from aoti_debug.triage.results import wrong_value_finding
 from aoti_debug.triage.results.wrong_value_finding import AS_RECORDED
@@ -98,8 +98,11 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     Where no launch is wrong (eager refuses the inputs, or returns something else), there is nothing to replay.
     """
     launch = suspicion.launch
-    if suspicion.finding.kind != WRONG_VALUE or (suspicion.finding.possible and not suspicion.needed):
+    if suspicion.finding.kind != WRONG_VALUE:
         return Outcome(suspicion.finding, suspicion.run)
+    if suspicion.finding.possible and not suspicion.needed:
+        further = deeper(investigation.options, suspicion.run.manifest)
+        return Outcome(replace(suspicion.finding, next=(*suspicion.finding.next, *further)), suspicion.run)
     if launch is None:
         is_search = suspicion.finding.where is None or not suspicion.finding.where.launch
         finding = _with_search(suspicion.finding, investigation) if is_search else suspicion.finding

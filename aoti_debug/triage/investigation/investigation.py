@@ -12,6 +12,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import UNFINISHED, Finding, FindingKind
 from aoti_debug.runs.run.runner import RunResult
@@ -19,6 +20,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 
+_CALLS = 4  # of a model that may go wrong when its state has changed
 _LONGER = 4  # times the limit that is suggested after one
 
 
@@ -125,8 +127,7 @@ class SoFar:
 
     def outcome(self, options: TriageOptions, steps: Steps) -> Outcome:
         """The outcome of a triage that ends now."""
-        more = f"{_LONGER * options.time_limit:g}"
-        longer = shlex.join(["aoti-debug", "triage", str(options.model), *_words(options), "--time-limit", more])
+        longer = _command(options, "--time-limit", f"{_LONGER * options.time_limit:g}")
         ended = f"ended after {wording.duration(options.time_limit)}, in: {steps.running}"
         if self.suspicion is not None:
             finding = self.suspicion.finding
@@ -140,6 +141,30 @@ class SoFar:
             what = f"{launches}: {', '.join(self.seen)}; {ended}{left}"
         done = tuple(f"{step.name}: {step.text}" for step in steps.done if step.text)
         return Outcome(Finding(UNFINISHED, what, warnings=done, next=(longer,)), self.run)
+
+
+def deeper(options: TriageOptions, manifest: Manifest) -> tuple[str, ...]:
+    """The command of a triage that looks where one has not looked; () if that one left nothing out.
+
+    It has guards, and more calls of a model that overwrites its weights or buffers.
+
+    Args:
+        manifest: of the package that was run.
+    """
+    calls = ("--calls", str(_CALLS)) if options.calls == 1 and _overwrites_weights(manifest) else ()
+    guards = () if options.guards else ("--guards",)
+    return (_command(options, *calls, *guards),) if calls or guards else ()
+
+
+def _overwrites_weights(manifest: Manifest) -> bool:
+    weights = {constant.name for constant in manifest.constants}
+    written = (arg for site in manifest.sites for arg in site.args if arg.role in (Role.OUT, Role.INOUT))
+    return any((arg.base or arg.name) in weights for arg in written)
+
+
+def _command(options: TriageOptions, *more: str) -> str:
+    """The command line of the same triage with more options."""
+    return shlex.join(["aoti-debug", "triage", str(options.model), *_words(options), *more])
 
 
 def _words(options: TriageOptions) -> list[str]:

@@ -9,9 +9,11 @@ from typing import Any
 
 from aoti_debug.base.machine.steps import Step, Steps
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.package.manifest import Constant, Role
 from aoti_debug.runs.diagnosis.findings import NONFINITE, UNFINISHED, Finding
-from aoti_debug.triage.investigation.investigation import SoFar, Suspicion
+from aoti_debug.triage.investigation.investigation import SoFar, Suspicion, deeper
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from tests import factories
 
 OPTIONS = TriageOptions(model=Path("model.pt2"), time_limit=540.0)
 LONGER = "aoti-debug triage model.pt2 --time-limit 2160"
@@ -70,3 +72,16 @@ def test_a_finding_that_was_being_confirmed_is_kept() -> None:
     assert (outcome.finding.kind, outcome.finding.what, outcome.run) == (NONFINITE, "NaN in buf1", run)
     assert outcome.finding.warnings == ("a note", "not confirmed: ended after 9 min 0 s, in: repro, native")
     assert outcome.finding.next == (LONGER,)
+
+
+def test_a_triage_that_found_nothing_names_one_that_looks_further() -> None:
+    cursor = Constant("cursor", "cursor", "int64", (1,), (1,), folded=False, kind="Buffer")
+    reads = replace(factories.make_manifest(factories.site("k", factories.arg("cursor"))), constants=(cursor,))
+    advances = factories.site("k", factories.arg("view", Role.INOUT, base="cursor"))
+    writes = replace(factories.make_manifest(advances), constants=(cursor,))
+    guarded = replace(OPTIONS, guards=True)
+    assert deeper(OPTIONS, reads) == ("aoti-debug triage model.pt2 --guards",)
+    assert deeper(OPTIONS, writes) == ("aoti-debug triage model.pt2 --calls 4 --guards",)
+    assert deeper(guarded, writes) == ("aoti-debug triage model.pt2 --guards --calls 4",)
+    assert deeper(guarded, reads) == ()
+    assert deeper(replace(guarded, calls=2), writes) == ()

@@ -53,6 +53,7 @@ _NUMERICS = (  # settings of CUDA kernels that bring them nearer to eager
     ("eager_numerics.use_pytorch_libdevice", True, "the library of functions in Triton kernels"),
     ("eager_numerics.disable_ftz", True, "subnormal numbers in Triton kernels"),
 )
+_STRICT = ("numerics", "strict", "sums in eager's order")  # of CUDA kernels, with the settings above
 _OF_GRAPH = ("pattern_matcher", "layout_optimization", "fallback_random")  # settings that change the graph of kernels
 _SUMMING = frozenset(
     {"sum", "mean", "var", "var_mean", "std", "prod", "cumsum", "cumprod", "logsumexp", "linalg_vector_norm", "norm"}
@@ -244,6 +245,7 @@ class _Search:
         lowered += [name for name in operators if name in met.decompositions]
         if launches:
             yield _numerics(launches, device)
+            yield _strict(device)
             yield without(Part.DECOMPOSITION, [name for name in decomposed if operator_name(name) in kernels])
             yield without(Part.LOWERING, [name for name in lowered if operator_name(name) in _SUMMING])
             yield without(
@@ -369,3 +371,8 @@ def _numerics(launches: Sequence[UnequalLaunch], device: str) -> tuple[Change, .
     if device == "cuda":
         found += [SettingChange(*setting) for setting in _NUMERICS if has_setting(setting[0])]
     return tuple(found)
+
+
+def _strict(device: str) -> tuple[Change, ...]:
+    """The setting with which kernels round and add as eager does, where this torch has it."""
+    return (SettingChange(*_STRICT),) if device == "cuda" and has_setting(_STRICT[0]) else ()

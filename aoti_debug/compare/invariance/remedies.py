@@ -17,6 +17,7 @@ from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_changes import SettingChange
 from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
+from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.recording.origins import is_users_kernel
 from aoti_debug.package.reference.program import operator_name
@@ -153,6 +154,7 @@ _OF_KERNELS = {
     "cuda": (
         _settings("configurations that do not depend on the batch", batch_invariant=True),
         _settings("splitting of reductions", split_reductions=False),
+        _settings("sums in eager's order", numerics="strict"),
     ),
 }
 
@@ -199,7 +201,7 @@ def candidates(begins: Sequence[Site], device: str) -> Iterator[Remedy]:
         device: "cpu" or "cuda".
     """
     choices = [found for kind in dict.fromkeys(map(_kind, begins)) if (found := _remedies(kind, device))]
-    for parts in itertools.islice(itertools.product(*choices), _MOST) if choices else ():
+    for parts in itertools.product(*choices) if choices else ():
         yield _joined(parts)
 
 
@@ -256,7 +258,8 @@ def try_remedies(
     """
     trials: list[RemedyTrial] = []
     folder = found.directory / _FOLDER
-    for number, remedy in enumerate(candidates(found.begin_sites, found.alone.run.manifest.device), 1):
+    remedies = filter(_is_there, candidates(found.begin_sites, found.alone.run.manifest.device))
+    for number, remedy in enumerate(itertools.islice(remedies, _MOST), 1):
         trial = _tried(remedy, number, folder, options, listener)
         trials.append(trial)
         if trial.works and trial.found is not None:
@@ -266,6 +269,11 @@ def try_remedies(
             trials[-1] = replace(trial, price=price)
             break
     return tuple(trials)
+
+
+def _is_there(remedy: Remedy) -> bool:
+    """True if this torch has the settings of a remedy."""
+    return all(has_setting(change.key) for change in remedy.settings)
 
 
 def _tried(

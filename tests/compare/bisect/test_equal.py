@@ -61,10 +61,10 @@ def needing(*changes: Change) -> World:
 
 
 @pytest.fixture
-def simulate(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], list[frozenset[str]]]:
+def simulate(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[frozenset[str]]]:
     """Has builds follow a world in place of being made; what it returns fills with the sets that were built."""
 
-    def with_world(world: World) -> list[frozenset[str]]:
+    def with_world(world: World, device: str = "cpu") -> list[frozenset[str]]:
         built: list[frozenset[str]] = []
 
         class Simulated:
@@ -78,7 +78,9 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], list[frozense
                     return known
                 built.append(frozenset(lines))
                 equality = world(frozenset(lines))
-                trial = BuildTrial(name=str(len(built)), changes=lines, equality=equality, applied=APPLIED)
+                trial = BuildTrial(
+                    name=str(len(built)), changes=lines, equality=equality, applied=APPLIED, device=device
+                )
                 self._trials.add(trial)
                 return trial
 
@@ -116,6 +118,25 @@ def test_the_changes_that_are_needed_are_found(
     for step in found.steps:
         expected = [LAUNCHES[step.change.option]] if step.change.option in LAUNCHES else []
         assert list(step.heals) == expected
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_strict_numerics_of_a_gpu_are_tried_where_torch_has_them(
+    wrong: Wrong,
+    tmp_path: Path,
+    simulate: Callable[..., list[frozenset[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_it: bool,
+) -> None:
+    strict = SettingChange("numerics", "strict", "")
+    monkeypatch.setitem(LAUNCHES, strict.option, LAUNCHES[MEAN_CALLED.option])
+    monkeypatch.setattr(module, "has_setting", lambda key: has_it and key == "numerics")
+    built = simulate(needing(strict), device="cuda")
+    found = find_equal(options(wrong, tmp_path))
+    assert (found.end is EqualEnd.EQUAL) is has_it
+    assert found.lines == ((strict.option,) if has_it else ())
+    assert (frozenset({strict.option}) in built) is has_it
 
 
 def test_a_setting_that_makes_it_worse_does_not_stay(

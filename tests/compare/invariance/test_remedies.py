@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.compare.invariance import invariance as module
+from aoti_debug.compare.invariance import remedies
 from aoti_debug.compare.invariance.invariance import InvarianceOptions
 from aoti_debug.compare.invariance.remedies import Remedy, candidates, try_remedies, untried
 from aoti_debug.instrument.builder.options import BuildOptions
@@ -43,8 +44,8 @@ def test_a_product_of_a_library_is_replaced_or_filled_up() -> None:
 
 def test_generated_kernels_and_products_are_changed_together() -> None:
     found = list(candidates([site("mm", op="aten.mm.out"), site("triton_red")], "cuda"))
-    assert [_keys(remedy)[-1] for remedy in found] == ["batch_invariant", "split_reductions"] * 3
-    assert [len(remedy.code) for remedy in found] == [0, 0, 3, 3, 1, 1]
+    assert [_keys(remedy)[-1] for remedy in found] == ["batch_invariant", "split_reductions", "numerics"] * 3
+    assert [len(remedy.code) for remedy in found] == [0] * 3 + [3] * 3 + [1] * 3
 
 
 def test_products_in_attention_and_beside_it_are_written_once() -> None:
@@ -112,3 +113,20 @@ def test_the_settings_reach_the_build(tmp_path: Path, monkeypatch: pytest.Monkey
     assert padded.lines == ("--import keep_bits_2",)
     assert padded.module == tmp_path / "remedies" / "keep_bits_2.py"
     assert padded.module.is_file()
+
+
+def test_settings_that_this_torch_does_not_have_are_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Mapping[str, Any]] = []
+
+    def refuse(model: Path, options: BuildOptions, *_: object, **__: object) -> Path:
+        asked.append(options.inductor_configs)
+        raise ToolchainError("no compiler")
+
+    monkeypatch.setattr(module, "instrumented", refuse)
+    monkeypatch.setattr(remedies, "has_setting", lambda key: key not in ("freezing", "cpp.simdlen"))
+    found = made(tmp_path, [by_size], operator="aten.mm.out")
+    assert [trial.remedy.what for trial in try_remedies(found, InvarianceOptions(model=Path("model.pt2")))] == [
+        "matrix products with 11 more rows of zeros",
+        "matrix products as sums in generated kernels",
+    ]
+    assert asked == [{}, {}]

@@ -25,6 +25,7 @@ from tests.instrument.wrapper.without_gpu import generated
 
 SIDE = 7  # a stream of the model
 FIRST_RUN = {"triton.autotune_at_compile_time": False}  # the model runs once, to compile its kernels
+PROFILED = {"cpp.enable_kernel_profile": True}
 
 
 class Model(torch.nn.Module):
@@ -241,7 +242,10 @@ def cases() -> dict[str, Case]:
         "overlapping": Case(lambda x, y: torch.softmax(torch.relu(x @ y), -1).sum(0), two, {"triton.enable_pdl": True}),
         "own_kernel": Case(_add, two, strict=True),
         "regions": Case(_regions, two, strict=True),
-        "profiled": Case(lambda x, y: torch.relu(x @ y) + 1, two, {"cpp.enable_kernel_profile": True}),
+        "profiled": Case(lambda x, y: torch.relu(x @ y) + 1, two, PROFILED),
+        "profiled_in_contexts": Case(
+            lambda x, y: torch.relu(x @ y) + 1, two, {**PROFILED, "cpp.enable_kernel_context_guard": True}
+        ),
         "streams": Case(lambda x, y: (torch.relu(x) @ y, y.sin().sum(0)), two, change=_on_a_side_stream),
         "streams_fork_join": Case(_fork_join, two, change=on_their_streams),
         "streams_pipeline": Case(_pipeline, two, change=on_their_streams),

@@ -254,8 +254,8 @@ def _writer(name: str, graph: Graph) -> Node | None:
     for node in graph.nodes:
         for overwritten in node.mutates:
             base = graph.by_name[overwritten]
-            while base.kind is NodeKind.CALL and base.inputs:
-                base = graph.by_name[base.inputs[0]]  # the tensor that a view is of comes first
+            while (viewed := graph.viewed(base)) is not None:
+                base = viewed
             if base.name == held.get(name):
                 return node
     return None

@@ -27,7 +27,10 @@ _FOLDER = "remedies"
 _MOST = 6  # builds of one program
 _PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "linear", "_addmm_activation", "_linear_pointwise"})
 _CONVOLUTIONS = frozenset({"convolution", "_convolution_pointwise"})
-_ATTENTION = frozenset({"_scaled_dot_product_flash_attention_for_cpu"})
+_ATTENTION = frozenset(
+    f"_scaled_dot_product_{kind}"
+    for kind in ("efficient_attention", "flash_attention", "flash_attention_for_cpu", "cudnn_attention")
+)
 _HEADER = '''"""Decompositions that may give a sample the same bits alone and among others: a module for --import."""
 
 import torch
@@ -72,19 +75,42 @@ decompositions[aten.mm.default] = decompositions[aten.bmm.default] = product
 decompositions[aten.addmm.default] = decompositions[aten.baddbmm.default] = added
 '''
 _ATTENTION_CODE = '''
-attention = aten._scaled_dot_product_flash_attention_for_cpu.default
-decomposed = torch._decomp.decomposition_table[attention]
+efficient = aten._scaled_dot_product_efficient_attention.default
 
 
-def strided(query, *args, **kwargs):
-    """Attention as sums, with the strides that the operator's result has: those of the query."""
-    output, logsumexp = decomposed(query, *args, **kwargs)
-    if statically_known_true(query.stride(1) < query.stride(2)):
-        return output.transpose(1, 2).contiguous().transpose(1, 2), logsumexp
-    return output.contiguous(), logsumexp
+def decomposed_attention(operator):
+    """Has attention computed as products and a softmax, with the strides that the operator's result has."""
+    names = [argument.name for argument in operator._schema.arguments]
+
+    def decomposition(*args, **kwargs):
+        given = {**dict(zip(names, args)), **kwargs}
+        if given.get("dropout_p") or given.get("compute_log_sumexp"):
+            return NotImplemented
+        query, key = given["query"], given["key"]
+        output = aten._scaled_dot_product_attention_math.default(
+            query,
+            key,
+            given["value"],
+            attn_mask=given.get("attn_mask", given.get("attn_bias")),
+            is_causal=given.get("is_causal", False),
+            scale=given.get("scale"),
+            enable_gqa=query.size(1) != key.size(1),
+        )[0]
+        is_by_rows = operator is efficient or statically_known_true(query.stride(1) < query.stride(2))
+        output = output.transpose(1, 2).contiguous().transpose(1, 2) if is_by_rows else output.contiguous()
+        sizes = {"max_q": query.size(2), "max_k": key.size(2)}  # its other results are of training
+        return output, *(sizes.get(result.name) for result in operator._schema.returns[1:])
+
+    decompositions[operator] = decomposition
 
 
-decompositions[attention] = strided
+for operator in (
+    efficient,
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten._scaled_dot_product_cudnn_attention.default,
+):
+    decomposed_attention(operator)
 '''
 
 
@@ -149,6 +175,7 @@ _PADDED_CONVOLUTION = Remedy(
     code=(_PADDED, "\n\npadded(aten.convolution.default, 0, 1)\n"), what="convolutions with 1 more sample of zeros"
 )
 _OF_ATTENTION = Remedy(code=(_GENERATED, _ATTENTION_CODE), what="attention and matrix products in generated kernels")
+_ATTENTION_BY_TEMPLATE = Remedy(_TEMPLATE["cuda"].settings, (_ATTENTION_CODE,), "attention as products by a template")
 _OF_KERNELS = {
     "cpu": (_settings("the vector width", cpp__simdlen=1),),
     "cuda": (
@@ -237,7 +264,7 @@ def _remedies(kind: _Kind, device: str) -> tuple[Remedy, ...]:
         case _Kind.CONVOLUTION:
             return (*_OF_CONVOLUTIONS[device], _PADDED_CONVOLUTION)
         case _Kind.ATTENTION:
-            return (_OF_ATTENTION,)
+            return (_ATTENTION_BY_TEMPLATE, _OF_ATTENTION) if device == "cuda" else (_OF_ATTENTION,)
         case _Kind.GENERATED:
             return _OF_KERNELS[device]
         case _Kind.OTHER:

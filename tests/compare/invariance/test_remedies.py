@@ -130,3 +130,32 @@ def test_settings_that_this_torch_does_not_have_are_not_tried(tmp_path: Path, mo
         "matrix products as sums in generated kernels",
     ]
     assert asked == [{}, {}]
+
+
+@pytest.mark.parametrize("kind", ["efficient_attention", "flash_attention", "cudnn_attention"])
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_attention_of_a_gpu_as_products(kind: str, tmp_path: Path, *, by_rows: bool) -> None:
+    from torch._inductor import decomposition
+
+    operator = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
+    template, sums = candidates([site("sdpa", op=f"aten._scaled_dot_product_{kind}.default")], "cuda")
+    assert _keys(template) == ["max_autotune_gemm", "max_autotune_gemm_backends"]
+    assert len(sums.code) == 2
+    before = dict(decomposition.decompositions)
+    try:
+        runpy.run_path(str(tmp_path / f"{template.write(tmp_path, 1)}.py"))
+        as_products = decomposition.decompositions[operator]
+    finally:
+        decomposition.decompositions.clear()
+        decomposition.decompositions.update(before)
+    query, key = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 10, 8)
+    query = query.transpose(1, 2).contiguous().transpose(1, 2) if by_rows else query
+    bias = () if kind == "flash_attention" else (None, False)
+    given = as_products(query, key, key, *bias, scale=0.3)
+    real = operator(*(x.to("meta") for x in (query, key, key)), *bias, scale=0.3)
+    assert len(given) == len(real)
+    assert given[0].stride() == real[0].stride()
+    assert [x for x in given[1:] if x is not None] == [x for x in real[1:] if isinstance(x, int)]
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, key, scale=0.3)
+    torch.testing.assert_close(given[0], expected)
+    assert as_products(query, key, key, *bias, dropout_p=0.5) is NotImplemented

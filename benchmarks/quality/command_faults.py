@@ -1,13 +1,18 @@
 """Has every call of a command to the system fail in turn, and looks at what the command says and leaves.
 
-usage: python -m benchmarks.quality.command_faults [--only WORD ...] [--faults FAULT ...] [--first N] [--step N]
-                                                   [--folder DIR] [--verbose]
+usage: python -m benchmarks.quality.command_faults [--results FILE] [--minutes N] [--jobs N] [--only COMMAND ...]
+    [--faults FAULT ...] [--shards N] [--folder DIR] [--table]
 
 A small model is built and run at level 1; each command then runs in a fresh copy of the folder for each point
 (tests/command_faults/commands.py). Calls for files below that folder, among them its cache and TMPDIR, fail with ENOSPC
 (one call, or it and all after it), EACCES, EIO or ENOMEM, or SIGTERM comes before the call. A point is broken if there
 is a traceback, no error line or no hint, another exit code than one from 2 to 6, a file that is no whole result, a
-temporary file, or if the same command does not do its work afterwards.
+temporary file, or if the same command does not do its work afterwards. After `build` and `triage` every fourth is run
+again. Their compilers do not fail, and a triage finds in the cache what `build` compiles.
+
+All points are spread over shards, each with calls from all over a command; they come in a random order that is always
+the same, so that work that is cut off (--minutes, --shards) is a sample. FILE gets a line for each shard that is done;
+with the same FILE the rest is done. --table makes the table from it and does nothing else.
 
 Prints a Markdown table, then the broken points. Exits with 1 if there is one.
 """
@@ -15,34 +20,61 @@ Prints a Markdown table, then the broken points. Exits with 1 if there is one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
+import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from benchmarks import checkout, markdown
+from benchmarks import checkout, markdown, sharded
 from tests.command_faults import commands
-from tests.command_faults.commands import CACHE, TEMPORARY, WORK, Fault, Point
+from tests.command_faults.commands import CACHE, TEMPORARY, WORK, Fault, Worker
 
-COMMANDS: Sequence[Sequence[str]] = (
-    ("show",),
-    ("list",),
-    ("repro", "0.1", "--trust"),
-    ("report",),
-    ("bundle",),
-    ("clean", "--all"),
-    ("build", "model.pt2", "-o", "again.pt2"),
-    ("triage", "model.pt2"),
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and how it is spread.
+
+    Attributes:
+        arguments: of aoti-debug.
+        shards: of all calls that can fail in one way.
+        weight: how long one of them takes, by the others.
+        seconds: that the command may take.
+    """
+
+    arguments: Sequence[str]
+    shards: int = 8
+    weight: int = 1
+    seconds: int = commands.SECONDS
+
+    @property
+    def name(self) -> str:
+        return self.arguments[0]
+
+
+LONG = 180  # seconds that a command may take that compiles
+COMMANDS = (
+    Command(("show",)),
+    Command(("list",)),
+    Command(("repro", "0.1", "--trust")),
+    Command(("report",)),
+    Command(("bundle",)),
+    Command(("clean", "--all")),
+    Command(("build", "model.pt2", "-o", "again.pt2"), 64, 3, LONG),
+    Command(("triage", "model.pt2"), 128, 3, LONG),
 )
-LONG = 400  # seconds that a command may take that compiles
 FAULTS: Mapping[str, Fault] = {
     "ENOSPC": Fault(errno.ENOSPC),
     "full disk": Fault(errno.ENOSPC, lasts=True),
@@ -51,6 +83,19 @@ FAULTS: Mapping[str, Fault] = {
     "ENOMEM": Fault(errno.ENOMEM),
     "SIGTERM": Fault(-signal.SIGTERM),
 }
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Every `of`-th point of a command and a fault, from number `first` on."""
+
+    command: Command
+    fault: str
+    first: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.command.name} | {self.fault} | {self.first} of {self.command.shards}"
 
 
 class Model(torch.nn.Module):
@@ -78,62 +123,160 @@ def make_template(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "aoti_debug", *arguments], cwd=work, env=environment, check=True)
 
 
-def _points(
-    arguments: argparse.Namespace, library: Path, template: Path, command: Sequence[str], fault: Fault
-) -> Iterator[Point]:
-    seconds = LONG if command[0] in ("build", "triage") else commands.SECONDS
-    found = commands.points(
-        library, template, command, fault, first=arguments.first, step=arguments.step, seconds=seconds
-    )
-    for point in found:
-        if arguments.verbose or point.problems:
-            print(
-                f"{point.command}: {point.call} ({point.number}): {point.code} {point.problems}",
-                file=sys.stderr,
-                flush=True,
-            )
-        yield point
+class Queue:
+    """The shards that are left, of each command in their order; workers stay with a command as long as it has some."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._lock = threading.Lock()
+        self._left = {command.name: [shard for shard in shards if shard.command == command] for command in COMMANDS}
+        self._workers: Counter[str] = Counter()
+
+    def command(self) -> Command | None:
+        """The command that a worker without one begins with; None if nothing is left."""
+        with self._lock:
+            found = max(COMMANDS, key=self._need)
+            if not self._left[found.name]:
+                return None
+            self._workers[found.name] += 1
+            return found
+
+    def _need(self, command: Command) -> float:
+        return len(self._left[command.name]) * command.weight / (1 + self._workers[command.name])
+
+    def take(self, command: Command) -> Shard | None:
+        with self._lock:
+            if self._left[command.name]:
+                return self._left[command.name].pop(0)
+            self._workers[command.name] -= 1
+            return None
+
+
+class Bench:
+    """Has workers try shards until there are none left, or no time."""
+
+    def __init__(self, results: Path, library: Path, template: Path, deadline: float) -> None:
+        self._results, self._library, self._template, self._deadline = results, library, template, deadline
+        self._lock = threading.Lock()
+        self._workers: set[Worker] = set()
+        self._ended = threading.Event()
+        self._tried = self._broken = 0
+        self._began = time.time()
+
+    def run(self, queue: Queue, jobs: int) -> None:
+        with ThreadPoolExecutor(jobs) as pool:
+            pending = [pool.submit(self._work, queue) for _ in range(jobs)]
+            threading.Thread(target=self._watch, daemon=True).start()
+            for each in pending:
+                each.result()
+        self._ended.set()
+
+    def _watch(self) -> None:
+        """Ends the workers when the time is over."""
+        left = min(max(self._deadline - time.time(), 0), threading.TIMEOUT_MAX)
+        if not self._ended.wait(left):
+            self._ended.set()
+            with self._lock:
+                for worker in self._workers:
+                    worker.kill()
+
+    def _work(self, queue: Queue) -> None:
+        while not self._ended.is_set() and (command := queue.command()) is not None:
+            worker = Worker(self._library, self._template, command.arguments, command.seconds)
+            with self._lock:
+                self._workers.add(worker)
+            try:
+                while not self._ended.is_set() and (shard := queue.take(command)) is not None:
+                    if not self._try(worker, shard):
+                        break  # it has ended
+            finally:
+                with self._lock:
+                    self._workers.discard(worker)
+                worker.close()
+
+    def _try(self, worker: Worker, shard: Shard) -> bool:
+        """Tries a shard; False if the worker ended meanwhile."""
+        count, broken = 0, []
+        began = time.time()
+        is_done = False
+        with contextlib.suppress(EOFError):
+            for point in worker.points(FAULTS[shard.fault], first=shard.first, step=shard.command.shards):
+                count += 1
+                if point.problems:
+                    broken.append(asdict(point))
+            is_done = True
+        result = {"command": shard.command.name, "fault": shard.fault, "points": count, "broken": broken}
+        result |= {"seconds": round(time.time() - began, 1), "ended": not is_done and not self._ended.is_set()}
+        with self._lock:
+            sharded.append(self._results, shard.name, result, done=is_done)
+            self._tried += count
+            self._broken += len(broken)
+            text = f"{time.time() - self._began:.0f} s: {shard.name}: {count} points in {result['seconds']} s"
+            print(f"{text}; {self._tried} in all, {self._broken} broken", file=sys.stderr, flush=True)
+        return is_done
+
+
+def _shards(arguments: argparse.Namespace) -> Iterator[Shard]:
+    for command in COMMANDS:
+        for fault in FAULTS:
+            if command.name in (arguments.only or [command.name]) and fault in (arguments.faults or FAULTS):
+                yield from (Shard(command, fault, first) for first in range(command.shards))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", metavar="WORD", help="commands of these names")
-    parser.add_argument("--step", type=int, default=1, metavar="N", help="only each N-th call fails")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first call that fails")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="gets a line for each shard; continued if there")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="it ends after them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="commands at a time")
+    parser.add_argument("--only", nargs="*", metavar="COMMAND", help="commands of these names")
     parser.add_argument("--faults", nargs="*", metavar="FAULT", help="only these: ENOSPC, SIGTERM, …")
-    parser.add_argument("--verbose", action="store_true", help="print every point as it is tried")
-    parser.add_argument("--folder", type=Path, help="where the model and its run stay")
+    parser.add_argument("--shards", type=int, metavar="N", help="only so many of those that are left")
+    parser.add_argument("--folder", type=Path, help="where the model, its run and the copies of them lie")
+    parser.add_argument("--table", action="store_true", help="only print the table of FILE")
     arguments = parser.parse_args()
-    broken: list[Point] = []
-    rows = []
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as temporary:
-        template = Path(temporary) / "template"
-        if arguments.folder:
-            make_template(arguments.folder)
-            shutil.copytree(arguments.folder, template, symlinks=True)
-        else:
+    began = time.time()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
+        results = arguments.results or Path(temporary) / "results.jsonl"
+        if not arguments.table:
+            template = Path(temporary) / "template"
             make_template(template)
-        library = commands.compile_library(Path(temporary))
-        for command in COMMANDS:
-            if arguments.only and command[0] not in arguments.only:
-                continue
-            found = {
-                name: list(_points(arguments, library, template, command, fault))
-                for name, fault in FAULTS.items()
-                if not arguments.faults or name in arguments.faults
-            }
-            worse = [point for points in found.values() for point in points if point.problems]
-            rows.append([f"`{command[0]}`", *(str(len(points)) for points in found.values()), str(len(worse))])
-            broken += worse
-            print(rows[-1], file=sys.stderr, flush=True)
-    markdown.table(["command", *(name for name in FAULTS if name in (arguments.faults or FAULTS)), "broken"], rows)
-    print(f"{time.monotonic() - began:.0f} s, {os.cpu_count()} cores")
-    for point in broken:
-        print(f"\n{point.command}: {point.call} (number {point.number}), exit code {point.code}")
-        for problem in point.problems:
-            print(f"  {problem}")
-    return 1 if broken else 0
+            library = commands.compile_library(Path(temporary))
+            sharded.mend(results)
+            shards = {shard.name: shard for shard in _shards(arguments)}
+            left = [shards[name] for name in sharded.left(shards, results)[: arguments.shards]]
+            bench = Bench(results, library, template, began + 60 * arguments.minutes)
+            bench.run(Queue(left), arguments.jobs)
+        return _report(sharded.read(results))
+
+
+def _report(lines: Mapping[str, sharded.Line]) -> int:
+    counts: Counter[tuple[str, str]] = Counter()
+    worse: Counter[str] = Counter()
+    done: Counter[str] = Counter()
+    for line in lines.values():
+        counts[line["command"], line["fault"]] += line["points"]
+        worse[line["command"]] += len(line["broken"])
+        done[line["command"]] += line[sharded.IS_DONE]
+    rows = [
+        [
+            f"`{command.name}`",
+            *(str(counts[command.name, fault]) for fault in FAULTS),
+            str(worse[command.name]),
+            f"{done[command.name]} of {command.shards * len(FAULTS)}",
+        ]
+        for command in COMMANDS
+    ]
+    markdown.table(["command", *FAULTS, "broken", "shards done"], rows)
+    ended = [name for name, line in lines.items() if line["ended"]]
+    seconds = sum(line["seconds"] for line in lines.values())
+    print(f"{counts.total()} points, {worse.total()} broken; {seconds / 60:.1f} minutes, all jobs together")
+    for line in lines.values():
+        for point in line["broken"]:
+            print(f"\n{point['command']}, {line['fault']}: {point['call']} ({point['number']}), exit {point['code']}")
+            for problem in point["problems"]:
+                print(f"  {problem}")
+    for name in ended:
+        print(f"\n{name}: the process that has calls fail ended by itself")
+    return 1 if worse.total() or ended else 0
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.machine.fork_server import python_process
@@ -41,10 +41,12 @@ _KEPT = f"{CACHE}/aoti_debug/logs/"  # which an error names
 TRIAGE = "triage"  # its runs stay where it fails; it has ended if these files are there
 _OF_TRIAGES = ("triage.json", "index.html")
 COMPILING = ("build", TRIAGE)  # commands whose processes are forked from one that has imported torch
+LOWERED = ("tests.lowered_once",)  # and has lowered a model: what torch makes once is there
 IMPORTED = (*PRELOADED, "aoti_debug.instrument.frontend.worker.lower")
 _LIST = "modules.json"
 _WARNING = 5  # seconds
-_RUN_AGAIN = 8  # after so many points a command that compiles is run again without a fault
+_LARGE = 1 << 16  # bytes
+_RUN_AGAIN = 4  # after so many points a command that compiles is run again without a fault
 
 
 @dataclass(frozen=True)
@@ -92,76 +94,109 @@ class _Ended:
         return os.waitstatus_to_exitcode(self.status)
 
 
-Tree = Mapping[str, str]  # the hash of the content, by the path without its numbers
+Tree = Set[str]  # paths without their numbers
 
 
 def compile_library(folder: Path) -> Path:
     """Compiles the library that processes are started with."""
     library = folder / "preloaded.so"
-    command = ["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+    command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-fPIC", "-shared"]
     subprocess.run([*command, str(HERE / "preloaded.cpp"), "-o", str(library), "-ldl"], check=True)
     return library
 
 
-def points(
-    library: Path,
-    template: Path,
-    arguments: Sequence[str],
-    fault: Fault,
-    *,
-    first: int = 0,
-    step: int = 1,
-    seconds: int = SECONDS,
-) -> Iterator[Point]:
-    """Has each `step`-th call of a command fail, from call `first` on, until there is none left.
+class Worker:
+    """A process that has what a command needs, and has its calls fail.
 
     Args:
         library: of `compile_library`.
         template: a folder with WORK, CACHE and TEMPORARY.
         seconds: that the command may take.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
-    environment |= {"LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    request = {"library": str(library), "template": str(template), "arguments": list(arguments), **asdict(fault)}
-    command = [
-        sys.executable,
-        "-m",
-        __name__,
-        json.dumps({**request, "first": first, "step": step, "seconds": seconds}),
-    ]
-    with tempfile.NamedTemporaryFile() as state:
-        state.write(bytes(_STATE_BYTES))
-        state.flush()
-        environment["COMMAND_FAULTS"] = state.name
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield Point(**json.loads(line))
-    assert process.returncode == 0, arguments
+
+    def __init__(self, library: Path, template: Path, arguments: Sequence[str], seconds: int = SECONDS) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
+        environment |= {"LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._folder = tempfile.TemporaryDirectory(dir=template.parent)
+        state = Path(self._folder.name) / "state"
+        state.write_bytes(bytes(_STATE_BYTES))
+        environment["COMMAND_FAULTS"] = str(state)
+        request = {"library": str(library), "template": str(template), "arguments": list(arguments), "seconds": seconds}
+        command = [sys.executable, "-m", __name__, json.dumps({**request, "folder": f"{self._folder.name}/at"})]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+        )
+
+    def points(self, fault: Fault, *, first: int = 0, step: int = 1) -> Iterator[Point]:
+        """Has each `step`-th call fail, from call `first` on, until there is none left.
+
+        Raises:
+            EOFError: the process ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({**asdict(fault), "first": first, "step": step}) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            point = json.loads(line)
+            if point is None:
+                return
+            yield Point(**point)
+        raise EOFError("the process that has calls fail has ended")
+
+    def kill(self) -> None:
+        """Ends it, in the middle of a point too."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ends it and removes what it has written."""
+        self.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        shutil.rmtree(self._folder.name, ignore_errors=True)
+        self._folder.cleanup()
+
+
+def points(
+    library: Path, template: Path, arguments: Sequence[str], fault: Fault, *, first: int = 0, step: int = 1
+) -> Iterator[Point]:
+    """The points of one worker, which is closed at the end."""
+    with contextlib.closing(Worker(library, template, arguments)) as worker:
+        yield from worker.points(fault, first=first, step=step)
 
 
 class _Command:
     """A command in its folder."""
 
-    def __init__(self, library: str, template: Path, arguments: Sequence[str], seconds: int) -> None:
+    def __init__(
+        self, library: str, template: Path, arguments: Sequence[str], folder: Path, seconds: int = SECONDS
+    ) -> None:
         self._seconds = seconds
         self._tried = 0
         self._library = ctypes.CDLL(library)
         self._library.call_failed.restype = ctypes.c_char_p
         self._library.calls_made.restype = ctypes.c_long
         self._library.fail_calls.argtypes = (ctypes.c_char_p, ctypes.c_long, ctypes.c_long, ctypes.c_int)
-        self._template, self._arguments = template, list(arguments)
-        self.folder = _folder_of(template)
-        self._notes = template.with_name(f"{template.name}-{os.getpid()}-notes")
+        self._template, self._cache, self._arguments = template, template / CACHE, list(arguments)
+        self.folder = folder
+        self._notes = folder.with_name("notes")
         self._notes.mkdir()
         self.before = tree(template)
         self._import()
         self.fresh()
         self.base = self.run(Fault(0), NONE)
         self.after = tree(self.folder)
-        made = {path for path in self.after.keys() - self.before.keys() if path.startswith(WORK)}
+        if arguments[0] == TRIAGE:  # what it compiles is what `build` does
+            self._cache = self._notes / CACHE
+            _copy(self.folder / CACHE, self._cache)
+        made = {path for path in self.after - self.before if path.startswith(WORK)}
         self._results = {path for path in made if arguments[0] != TRIAGE or Path(path).name in _OF_TRIAGES}
-        self._wanted = self._results if arguments[0] == TRIAGE else self.after.keys()
+        self._wanted = self._results if arguments[0] == TRIAGE else self.after
         self._repeated = self.run(Fault(0), NONE)  # one that writes a file refuses to write it again
 
     def _import(self) -> None:
@@ -184,6 +219,7 @@ class _Command:
         os.environ |= places(self.folder)
         tempfile.tempdir = None
         sys.argv = ["aoti-debug", *self._arguments]
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for descriptor, name in ((1, "out"), (2, "err")):
             file = os.open(self._notes / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(file, descriptor)
@@ -192,7 +228,9 @@ class _Command:
     def fresh(self) -> None:
         """Makes the folder as it was."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(self._template, self.folder, symlinks=True)
+        for name, source in ((WORK, self._template / WORK), (TEMPORARY, self._template / TEMPORARY)):
+            _copy(source, self.folder / name)
+        _copy(self._cache, self.folder / CACHE)
 
     def run(self, fault: Fault, first: int) -> _Ended:
         """Runs it once in the folder as it is."""
@@ -235,10 +273,10 @@ class _Command:
         if self._arguments[0] in COMPILING and self._tried % _RUN_AGAIN:
             return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
         again = self.run(Fault(0), NONE)
-        is_done = ended.code == self.base.code or (fault.error < 0 and self._results <= found.keys())
+        is_done = ended.code == self.base.code or (fault.error < 0 and self._results <= found)
         if again.code != (self._repeated.code if is_done else self.base.code):
             problems.append(f"run again: exit code {again.code}: {again.said.strip()[:300]}")
-        elif missing := sorted(self._wanted - tree(self.folder).keys()):
+        elif missing := sorted(self._wanted - tree(self.folder)):
             problems.append(f"run again: {missing} is missing")
         return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
 
@@ -254,15 +292,15 @@ class _Command:
             yield "it hangs" if number == signal.SIGALRM else f"it ended by {signal.Signals(number).name}"
         if "Traceback" in ended.said or ended.code == 70:
             yield f"a traceback: {ended.said.strip()[-300:]}"
-        left = sorted(path for path in now.keys() - self.before.keys() - self.after.keys() if not self._may_stay(path))
+        left = sorted(path for path in now - self.before - self.after if not self._may_stay(path))
         if left:
             yield f"is left: {left}"
         if ended.code == self.base.code:
-            if missing := sorted(self._results - now.keys()):
+            if missing := sorted(self._results - now):
                 yield f"exit code {ended.code}, and is missing: {missing}"
             return
-        is_whole = fault.error < 0 and ours <= now.keys()  # the signal came as it was done
-        half = sorted(path for path in ours & now.keys() if Path(path).name != _OF_TRIAGES[0])  # that one is whole
+        is_whole = fault.error < 0 and ours <= now  # the signal came as it was done
+        half = sorted(path for path in ours & now if Path(path).name != _OF_TRIAGES[0])  # that one is whole
         if half and not is_whole:
             yield f"exit code {ended.code}, and is there: {half}"
         if fault.error < 0:
@@ -283,39 +321,46 @@ def places(folder: Path) -> dict[str, str]:
 
 def tree(folder: Path) -> Tree:
     """The files and links in a folder."""
-    found = {}
+    found = set()
     for base, folders, files in os.walk(folder):
         for name in (*files, *(name for name in folders if (Path(base) / name).is_symlink())):
-            path = Path(base, name)
-            content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
-            found[_STAMP.sub("N", str(path.relative_to(folder)))] = sha256(content).hexdigest()
+            found.add(_STAMP.sub("N", str(Path(base, name).relative_to(folder))))
     return found
 
 
-def work(request: Mapping[str, object]) -> None:
-    """Prints a line for each point."""
-    template, arguments = Path(str(request["template"])), request["arguments"]
-    assert isinstance(arguments, list)
-    os.environ |= places(_folder_of(template))  # as of the processes that the server forks
-    with python_process.forking_from(IMPORTED) as server:
+def _copy(source: Path, target: Path) -> None:
+    """Copies a folder; large files, which nothing writes to once they are there, are the same ones."""
+
+    def copy(one: str, other: str) -> None:
+        if os.path.getsize(one) > _LARGE and not os.path.islink(one):
+            os.link(one, other)
+        else:
+            shutil.copy2(one, other, follow_symlinks=False)
+
+    shutil.copytree(source, target, symlinks=True, copy_function=copy)
+
+
+def work(request: Mapping[str, Any]) -> None:
+    """Prints a line for each point of the faults that stdin names, a line each, and `null` after those of one."""
+    template, arguments, folder = Path(request["template"]), request["arguments"], Path(request["folder"])
+    os.environ |= places(folder)  # as of the processes that the server forks
+    for name in (WORK, CACHE, TEMPORARY):
+        (folder / name).mkdir(parents=True)
+    imported = (*IMPORTED, *(LOWERED if arguments[0] in COMPILING else ()))
+    with python_process.forking_from(imported) as server:
         if arguments[0] in COMPILING:
             server.preload()
             server.wait()
-        command = _Command(str(request["library"]), template, arguments, int(str(request["seconds"])))
+        command = _Command(request["library"], template, arguments, folder, request["seconds"])
         assert command.base.code in (0, 1), command.base
-        fault = Fault(int(str(request["error"])), lasts=bool(request["lasts"]))
-        for number in itertools.count(int(str(request["first"])), int(str(request["step"]))):
-            point = command.point(fault, number)
-            if point is None:
-                break
-            print(json.dumps(asdict(point)), flush=True)
-        shutil.rmtree(command.folder)
-        shutil.rmtree(command._notes)
-
-
-def _folder_of(template: Path) -> Path:
-    """The folder that a command runs in."""
-    return template.with_name(f"{template.name}-{os.getpid()}")
+        for line in sys.stdin:
+            asked = json.loads(line)
+            fault = Fault(asked["error"], lasts=asked["lasts"])
+            for number in itertools.count(asked["first"], asked["step"]):
+                point = command.point(fault, number)
+                print(json.dumps(point and asdict(point)), flush=True)
+                if point is None:
+                    break
 
 
 if __name__ == "__main__":

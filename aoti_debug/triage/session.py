@@ -33,7 +33,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
-from aoti_debug.triage.checks import faults, nonfinite, races, threads, wrong_value
+from aoti_debug.triage.checks import faults, nonfinite, races, wrong_value
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation.investigation import (
     Check,
@@ -118,7 +118,7 @@ CHECKS: tuple[Check, ...] = (
     faults.UNINITIALISED_CHECK,
     nonfinite.CHECK,
     wrong_value.CHECK,
-    threads.CHECK,
+    races.OF_THREADS,
 )
 
 
@@ -290,6 +290,8 @@ def triage_races(
 ) -> TriageDir:
     """Looks for races between the streams of a model, in its generated code alone: it is neither compiled nor run.
 
+    With threads it is built as well, and called from these.
+
     Returns and raises as `triage` does.
     """
     return recorded(options, listener, command, _read_races)
@@ -302,12 +304,29 @@ def _read_races(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
             f"{options.model} holds no generated code to look for races in",
             hint=extract.UNCHANGED_PACKAGE_HINT,
         )
+    if options.threads is not None:
+        return _raced(options, folder, steps)
     if found.kind is ArtifactKind.INSTRUMENTED:
         return Outcome(races.statically(found.manifest()), None)
     with steps.step("generated code") as note:
         manifest = manifest_of(options.building(found, folder / PACKAGE))
         note.text = _built(manifest)
     return Outcome(races.statically(manifest), None)
+
+
+def _raced(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
+    """The races in the generated code, and of calls from threads."""
+    assert options.threads is not None
+    with python_process.forking_from(PRELOADED, options.user_code.imports) as server:
+        server.preload()
+        built = _package(options, folder, steps)
+        if built.failures and not built.left_out:
+            return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
+        with contextlib.closing(TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)) as runs:
+            called = runs.from_threads(options.threads)
+    run = called.result.run
+    both = races.joined(races.statically(run.manifest), races.finding_of_calls(called))
+    return Outcome(_with_notes(both, built.notes), run, opened=runs.opened)
 
 
 def recorded(

@@ -22,10 +22,8 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +36,7 @@ from torch.utils import _pytree as pytree
 from benchmarks import checkout
 from benchmarks.markdown import table
 from benchmarks.models import ordinary_models
+from benchmarks.parallel import appended, rows_of
 from tests import native_library
 from tests.corpus import cases, ops  # noqa: F401 - ops registers operators
 from tests.corpus.case import Case
@@ -222,19 +221,12 @@ def triage_one(name: str, device: str, threads: int) -> dict[str, Any]:
     return {"code": ran.returncode, "kind": "not triaged", "what": ran.stderr[-400:]}
 
 
-def rows_of(results: Path) -> list[dict[str, Any]]:
-    """What a file holds: the last line of each model."""
-    lines = results.read_text().splitlines() if results.exists() else []
-    return list({row["name"]: row for row in map(json.loads, lines)}.values())
-
-
 def _child(name: str, chosen: argparse.Namespace, job: int, threads_of_one: int) -> dict[str, Any]:
     """Triages a model in a process of its own, within a time limit."""
     variables = {"OMP_NUM_THREADS": str(threads_of_one)}
     if chosen.device == "cuda":
         variables["CUDA_VISIBLE_DEVICES"] = str(job % max(1, torch.cuda.device_count()))
     words = ["--one", name, "--device", chosen.device, "--threads", str(chosen.threads)]
-    began = time.monotonic()
     found: dict[str, Any]
     try:
         done = subprocess.run(
@@ -251,21 +243,7 @@ def _child(name: str, chosen: argparse.Namespace, job: int, threads_of_one: int)
     else:
         failed = {"code": done.returncode, "kind": "not triaged", "what": done.stderr[-400:]}
         found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else failed
-    seconds = round(time.monotonic() - began, 1)
-    return {"name": name, **found, "seconds": seconds, "device": chosen.device, "torch": torch.__version__}
-
-
-def triage_all(names: Sequence[str], chosen: argparse.Namespace) -> None:
-    """Triages models, some at a time."""
-    threads_of_one = max(1, len(os.sched_getaffinity(0)) // chosen.jobs)
-    native_library.compiled()  # once for all
-    with ThreadPoolExecutor(chosen.jobs) as pool:
-        running = [pool.submit(_child, name, chosen, job, threads_of_one) for job, name in enumerate(names)]
-        for done in as_completed(running):
-            row = done.result()
-            with chosen.results.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            print(f"{row['name']}: {row['kind']}: {_one_line(row['what'])[:200]}", file=sys.stderr, flush=True)
+    return {**found, "device": chosen.device, "torch": torch.__version__}
 
 
 def print_table(rows: Sequence[dict[str, Any]]) -> bool:
@@ -306,11 +284,13 @@ def main() -> int:
     if chosen.one:
         print(json.dumps(triage_one(chosen.one, chosen.device, chosen.threads)))
         return 0
-    if chosen.table is None:
-        known = {row["name"] for row in rows_of(chosen.results)}
-        names = _named(clean_models(chosen.device, chosen.models), chosen.only)
-        triage_all([name for name in names if name not in known], chosen)
-    return 0 if print_table(rows_of(chosen.table or chosen.results)) else 1
+    if chosen.table is not None:
+        return 0 if print_table(rows_of(chosen.table)) else 1
+    native_library.compiled()  # once for all
+    threads_of_one = max(1, len(os.sched_getaffinity(0)) // chosen.jobs)
+    names = _named(clean_models(chosen.device, chosen.models), chosen.only)
+    rows = appended(chosen.results, names, lambda name, job: _child(name, chosen, job, threads_of_one), chosen.jobs)
+    return 0 if print_table(rows) else 1
 
 
 def _named(names: Iterable[str], parts: Sequence[str]) -> list[str]:

@@ -333,6 +333,10 @@ void with_freed_memory(const float* in, float* out, int64_t n) {
 
 at::Tensor store(const at::Tensor& x) {
   const std::string& what = planted();
+  if (what == "table") {  // the result is a table that nothing writes to any more
+    static const at::Tensor table = at::linspace(0, 1, x.numel()).reshape(x.sizes());
+    return table;
+  }
   if (what == "alias") {  // the result lies in memory that all calls share
     std::memcpy(static_buffer(), x.data_ptr(), x.nbytes());
     return at::from_blob(static_buffer(), x.sizes(), x.options());
@@ -425,6 +429,14 @@ at::Tensor with_packed_weight(const at::Tensor& x, const at::Tensor& weight) {
 at::Tensor touch(const at::Tensor& x, at::Tensor& weight) {
   if (planted() == "permits") permits.take();
   if (planted() == "packed weight") return with_packed_weight(x, weight);
+  static std::mutex mutex;
+  std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
+  if (planted() == "locked weight") lock.lock();
+  if (planted() == "locked weight" || planted() == "unlocked weight") {
+    at::Tensor result = x.add(weight);
+    weight.add_(1);
+    return result;
+  }
   if (planted() != "weight") return x.clone();
   float* values = weight.data_ptr<float>();
   for (int64_t i = 0; i < weight.numel(); ++i) values[i] *= 0.5F;

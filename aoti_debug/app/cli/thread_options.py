@@ -16,7 +16,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     ThreadsOptions,
     recorded_by_default,
 )
-from aoti_debug.compare.bisect.threads_text import fault_line, threads_lines
+from aoti_debug.compare.bisect.threads_text import fault_line, race_lines, threads_lines
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
 
@@ -97,6 +97,12 @@ def fault_lines(called: ThreadedCalls | None, columns: int) -> list[str]:
 
 
 def outcome_lines(called: ThreadedCalls | None, columns: int) -> list[str]:
-    """The outcome of the comparison with the calls alone; [] without threads."""
-    lines = [] if called is None else threads_lines(called)
-    return ["", *(part for line in lines for part in terminal_cells.fitted(line, columns))] if lines else []
+    """The outcome of the comparison with the calls alone, and the races; [] without threads."""
+    if called is None:
+        return []
+    blocks = [lines for lines in (threads_lines(called), race_lines(called)) if lines]
+    return [part for lines in blocks for part in ("", *_fitted(lines, columns))]
+
+
+def _fitted(lines: list[str], columns: int) -> list[str]:
+    return [part for line in lines for part in terminal_cells.fitted(line, columns)]

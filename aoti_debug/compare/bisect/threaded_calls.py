@@ -12,8 +12,10 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
+from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.pair_launches import launches_by_call
 from aoti_debug.compare.diff.repeated_calls import CallPairs, FirstDifference
+from aoti_debug.compare.diff.thread_races import ThreadRace
 from aoti_debug.package.recording.levels import WITH_HASHES
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, Shown
@@ -121,13 +123,15 @@ class ThreadedCalls:
 
     Attributes:
         alone: the run of the same calls in one thread.
-        together: None if the calls alone have already failed, or were no basis for a comparison.
+        together: None if the calls alone have already failed, or were no basis for a comparison and write nothing
+            that calls share.
         record: of the run that counts: from threads if there is one.
         unrepeatable: alone, the calls that differ from an earlier one with the same inputs.
         wrong: in the order of calls.
         runs: from threads; all but the last one had no wrong call.
         way: in which the calls of the last one were made.
         delays: what delays have to do with it; None where there were none, or nothing is wrong.
+        races: of the calls from threads, by the memory of their launches: those without doubt first.
     """
 
     alone: RunResult
@@ -138,6 +142,12 @@ class ThreadedCalls:
     runs: int = 1
     way: Way | None = None
     delays: DelayedLaunches | None = None
+    races: tuple[ThreadRace, ...] = ()
+
+    @property
+    def is_racing(self) -> bool:
+        """True if there is a race without doubt."""
+        return any(not race.doubt for race in self.races)
 
     @property
     def result(self) -> RunResult:
@@ -286,17 +296,29 @@ def call_from_threads(options: ThreadsOptions, observer: Observer | None = None)
         server.preload()
         session = ThreadSession(options, Path(folder), observer)
         changed = session.unrepeatable()
-        if session.record is None or changed or session.alone.run.state is not ExitKind.CLEAN:
-            return ThreadedCalls(alone=session.alone, together=None, record=session.record, unrepeatable=changed)
         chosen = Way(runners=options.runners or options.threads, updates=options.updates, jitter=options.jitter)
+        if session.record is None or changed or session.alone.run.state is not ExitKind.CLEAN:
+            alone = ThreadedCalls(alone=session.alone, together=None, record=session.record, unrepeatable=changed)
+            return _with_races(alone, session, chosen) if changed else alone
         for way in (chosen, *options.further):
             together = session.called_as(way)
-            if is_wrong(together):
+            races = thread_races.find(together.run)
+            if is_wrong(together) or any(not race.doubt for race in races):
                 break
-        found = replace(compared(session.alone, together), runs=session.runs, way=way)
+        found = replace(compared(session.alone, together), runs=session.runs, way=way, races=races)
         if options.jitter is None or not is_wrong(together):
             return found
         return replace(found, delays=_delays(session, options.jitter, together))
+
+
+def _with_races(alone: ThreadedCalls, session: ThreadSession, way: Way) -> ThreadedCalls:
+    """The races of calls that cannot be compared, if they write to what they share."""
+    if session.alone.run.state is not ExitKind.CLEAN or not thread_races.writes_shared_memory(
+        session.alone.run.manifest
+    ):
+        return alone
+    together = session.called_as(way)
+    return replace(alone, together=together, way=way, races=thread_races.find(together.run))
 
 
 def _delays(session: ThreadSession, jitter: Jitter, together: RunResult) -> DelayedLaunches:

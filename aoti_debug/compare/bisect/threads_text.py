@@ -9,6 +9,7 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCalls, WrongCall
 from aoti_debug.compare.diff.repeated_calls import DifferenceKind, FirstDifference, beside
+from aoti_debug.compare.diff.thread_races import Meanwhile, RaceSide, ThreadRace
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord
@@ -63,7 +64,85 @@ def threads_document(called: ThreadedCalls) -> dict[str, Any]:
             }
             for wrong in called.wrong
         ],
+        "races": [
+            {
+                "first": _accessed(race.first),
+                "second": _accessed(race.second),
+                "memory": race.memory,
+                "bytes": list(race.bytes),
+                "evidence": race_evidence(race),
+                "calls": race.calls,
+                "doubt": race.doubt,
+            }
+            for race in called.races
+        ],
     }
+
+
+def _accessed(access: RaceSide) -> dict[str, Any]:
+    return {
+        "launch": access.launch.id,
+        "kernel": access.launch.kernel,
+        "thread": access.thread,
+        "argument": access.argument,
+        "does": access.does,
+    }
+
+
+def race_lines(found: ThreadedCalls) -> list[str]:
+    """The races of calls from threads, for people; a line for each that may be none."""
+    lines: list[str] = []
+    certain = [race for race in found.races if not race.doubt]
+    for race in certain[:MAX_LISTED]:
+        lines.append(f"RACE {race_text(race)}")
+        lines += [f"  {label:<8} {_side(side)}" for label, side in (("first", race.first), ("second", race.second))]
+        lines.append(f"  when     {race_evidence(race)}")
+    if len(certain) > MAX_LISTED:
+        lines.append(f"and {wording.pluralize(len(certain) - MAX_LISTED, 'more race')}")
+    doubtful = [race for race in found.races if race.doubt]
+    return lines + [f"note: {doubtful_race(race)}" for race in doubtful[:MAX_LISTED]]
+
+
+def race_text(race: ThreadRace) -> str:
+    """ "nothing orders 0.1 k of thread 0 and 1.1 k of thread 1: both use bytes 0 to 255 of count"."""
+    sides = " and ".join(
+        f"{one.launch.id} {one.launch.kernel} of thread {one.thread}" for one in (race.first, race.second)
+    )
+    return f"nothing orders {sides}: both use bytes {race.bytes[0]} to {race.bytes[1] - 1} of {race.memory}"
+
+
+def race_evidence(race: ThreadRace) -> str:
+    """The evidence that nothing orders its launches: what was recorded of the time in which they ran."""
+    first, second = race.first.launch, race.second.launch
+    pairs = f"; so in {wording.pluralize(race.calls, 'pair')} of calls" if race.calls > 1 else ""
+    match race.meanwhile:
+        case Meanwhile.BOTH_RAN:
+            return f"{second.id} began before {first.id} had ended{pairs}"
+        case Meanwhile.BETWEEN:
+            before, after = race.around
+            return f"{second.id} ran between {before.id} and {after.id}, which use these bytes, too{pairs}"
+        case Meanwhile.BOTH_CALLS:
+            return f"calls {first.key.call} and {second.key.call} ran at the same time{pairs}"
+
+
+def doubtful_race(race: ThreadRace) -> str:
+    """A sentence about a race that may be none."""
+    sides = ", ".join(
+        f"{one.launch.id} {one.launch.kernel} of thread {one.thread} {one.does} {one.argument}"
+        for one in (race.first, race.second)
+    )
+    return f"there may be a race: {sides}, in the same memory; {race_evidence(race)}; {race.doubt}"
+
+
+def _side(access: RaceSide) -> str:
+    return f"{access.launch.id} {access_text(access)}"
+
+
+def access_text(access: RaceSide) -> str:
+    """ "k of thread 1 reads and writes count: model.py:9  self.count.add_(1)"."""
+    source = access.launch.site.provenance.source
+    line = f": {source[0].place}  {source[0].text.strip()}" if source else ""
+    return f"{access.launch.kernel} of thread {access.thread} {access.does} {access.argument}{line}"
 
 
 def _named(launch: Launch) -> dict[str, Any]:

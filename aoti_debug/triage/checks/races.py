@@ -1,16 +1,34 @@
-"""Races of a call: launches that touch the same memory in no order. The text of the wrapper alone shows them."""
+"""Races of a call: launches that touch the same memory in no order. The text of the wrapper alone shows them.
+
+Calls from several threads, if they are asked for: they race, return something else than the same calls alone, or fail.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from aoti_debug.base import wording
+from aoti_debug.compare.bisect.threaded_calls import ThreadedCalls
+from aoti_debug.compare.bisect.threads_text import (
+    access_text,
+    doubtful_race,
+    fault_line,
+    race_evidence,
+    race_text,
+    threads_lines,
+)
+from aoti_debug.compare.diff.thread_races import RaceSide, ThreadRace
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.stream_order import Race, Racer
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, Place
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, Place, place_of
+from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.suggested_commands import package
+from aoti_debug.runs.rundir import threads_json
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.threads_json import WeightUpdates
+from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
-from aoti_debug.triage.results.finding_kinds import RACE
+from aoti_debug.triage.results.finding_kinds import RACE, THREADS
 
 _HOST = -1  # as a stream
 _CALLER = -1  # as a site
@@ -158,3 +176,109 @@ def _confirm(_: Investigation, suspicion: Suspicion) -> Outcome:
 
 
 CHECK = Check(RACE, _look, _confirm)
+
+
+_LABELS = ("first", "beside", "launch", "delays", "when")
+
+
+def _look_at_threads(investigation: Investigation) -> Suspicion | None:
+    """The calls that differ, or the failure, when several threads call the model."""
+    count = investigation.options.threads
+    if count is None:
+        return None
+    found = investigation.runs.from_threads(count)
+    return Suspicion(finding_of_calls(found), found.result.diagnosed)
+
+
+def finding_of_calls(found: ThreadedCalls) -> Finding:
+    """The finding of calls from threads; of kind CLEAN if they are equal, INCOMPLETE if they were not compared."""
+    again = f"aoti-debug run {package(found.result.run)} {_options(found)}"
+    races = tuple(_race(race, again) for race in found.races if not race.doubt)
+    notes = tuple(doubtful_race(race) for race in found.races if race.doubt)
+    if found.result.verdict is not None:
+        failed = finding_of(found.result.run, found.result.verdict, argument_sentences(found.result.verdict))
+        evidence = (fault_line(found), *failed.evidence)
+        return replace(failed, kind=THREADS, evidence=evidence, next=(again,), also=races, warnings=notes)
+    lines = [line.strip() for line in threads_lines(found)]
+    if not found.wrong:
+        compared = _not_wrong(found, lines[0] if lines else "")
+        if not races:
+            return replace(compared, warnings=notes)
+        return replace(races[0], evidence=(*races[0].evidence, compared.what), also=races[1:], warnings=notes)
+    first = next((call.first for call in found.wrong if call.first is not None), None)
+    return Finding(
+        THREADS,
+        lines[0].removeprefix("DIFFERENT "),
+        where=None if first is None else place_of(first.launch, first.names[0]),
+        evidence=tuple(filter(None, map(_sentence, lines[1:]))),
+        next=(f"{again} --jitter",),
+        also=races,
+        warnings=notes,
+    )
+
+
+def _not_wrong(found: ThreadedCalls, line: str) -> Finding:
+    """Calls that are equal, or were not compared."""
+    if found.unrepeatable:
+        text = line.removeprefix("NOT COMPARED ")
+        return Finding(INCOMPLETE, f"calls from threads were not compared: {text}")
+    return Finding(CLEAN, line.removeprefix("EQUAL "))
+
+
+def joined(static: Finding, of_calls: Finding) -> Finding:
+    """One finding of the generated code and of calls from threads: that of the calls first, if they have one."""
+    warnings = (*static.warnings, *of_calls.warnings)
+    if of_calls.kind.is_fault:
+        others = (replace(static, also=()), *static.also) if static.kind.is_fault else ()
+        return replace(of_calls, also=(*of_calls.also, *others), warnings=warnings)
+    if static.kind.is_fault:
+        return replace(static, warnings=warnings)
+    kind = INCOMPLETE if INCOMPLETE in (static.kind, of_calls.kind) else CLEAN
+    return Finding(kind, f"{static.what}; {of_calls.what}", warnings=warnings)
+
+
+def _race(race: ThreadRace, again: str) -> Finding:
+    """The finding of a race of two threads."""
+    sides = (race.first, race.second)
+    places = tuple(place_of(side.launch, side.argument) for side in sides)
+    return Finding(
+        RACE,
+        race_text(race),
+        where=places[1],
+        evidence=(*(f"{side.launch.id} {access_text(side)}" for side in sides), race_evidence(race)),
+        possible=(_consequence(*sides),),
+        chain=places,
+        next=(again,),
+    )
+
+
+def _consequence(first: RaceSide, second: RaceSide) -> str:
+    """ "1.3 may overwrite count while call 0 still uses it"."""
+    if second.does == "reads":
+        return f"{second.launch.id} may read {second.argument} before or after {first.launch.id} has written it"
+    return f"{second.launch.id} may write {second.argument} while call {first.launch.key.call} still uses its memory"
+
+
+def _sentence(line: str) -> str:
+    """A line without its label; "" of the model line, which the finding has."""
+    label, _, text = line.partition(" ")
+    return "" if label == "model" else text.strip() if label in _LABELS else line
+
+
+def _options(found: ThreadedCalls) -> str:
+    """ "--threads 4 --runners 2 --update-weights", the options of the run but for its delays."""
+    record = threads_json.read(found.result.run.path)
+    threads = 0 if record is None else len(record.threads)
+    words = [f"--threads {threads}"]
+    if found.way is not None:
+        words += [f"--runners {found.way.runners}"] if found.way.runners != threads else []
+        words += ["--update-weights"] if found.way.updates is WeightUpdates.EQUAL else []
+    return " ".join(words)
+
+
+def _confirm_threads(investigation: Investigation, suspicion: Suspicion) -> Outcome:
+    """The finding as it is: a launch that is replayed alone has no threads beside it."""
+    return Outcome(suspicion.finding, suspicion.run)
+
+
+OF_THREADS = Check(THREADS, _look_at_threads, _confirm_threads)

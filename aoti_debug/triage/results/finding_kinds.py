@@ -15,7 +15,9 @@ OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERR
 UNINITIALISED = FindingKind(
     "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"
 )
-RACE = FindingKind("race", "launches on several streams use the same memory in no order", "RACE", "race", "⇄")
+RACE = FindingKind(
+    "race", "launches on several streams, or of several threads, use the same memory in no order", "RACE", "race", "⇄"
+)
 THREADS = FindingKind(
     "threads",
     "calls from several threads return something else than the same calls alone, or fail",

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from aoti_debug.base.errors import UsageError
+from aoti_debug.app.cli import main
+from aoti_debug.base.errors import EXIT_FINDING, UsageError
 from aoti_debug.compare.bisect.threaded_calls import (
     NEEDED,
     TRIES,
@@ -20,9 +23,14 @@ from aoti_debug.compare.bisect.threaded_calls import (
 )
 from aoti_debug.compare.bisect.threads_text import delay_lines, fault_line, threads_lines
 from aoti_debug.compare.diff.repeated_calls import DifferenceKind
+from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.results.finding_kinds import RACE
+from aoti_debug.triage.session import triage_races
+from tests import schema
 
 
 def test_the_launches_whose_delays_matter() -> None:
@@ -165,3 +173,60 @@ class TestCalls:
         assert found.together is None
         assert fault_line(found) == "it was called from one thread: the calls alone fail already"
         assert "--threads" not in found.alone.run.info.command
+
+
+class Counter(torch.nn.Module):
+    """Each call adds to a state, which all calls of a package share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: torch.Tensor
+        self.register_buffer("count", torch.zeros(64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return torch.softmax(x * self.count, -1)
+
+
+@pytest.fixture(scope="module")
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("counter")
+    torch.export.save(torch.export.export(Counter().eval(), (torch.rand(2048, 64),)), folder / "counter.pt2")
+    return builder.build(folder / "counter.pt2", output=folder / "counter.instrumented.pt2")
+
+
+@pytest.mark.slow
+class TestState:
+    """Calls that cannot be compared with those alone, as each changes what the next one reads."""
+
+    def test_the_race_is_found_all_the_same(
+        self, counter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ["run", str(counter), "--threads", "3", "--calls", "24", "--out", str(tmp_path), "--json"]
+        assert main.run(words) == EXIT_FINDING
+        document = json.loads(capsys.readouterr().out)
+        assert schema.problems(document, json.loads((schema.DOCS / "run.schema.json").read_text())) == []
+        (race,) = document["threads"]["races"]
+        assert document["threads"]["unrepeatable"]
+        assert (race["memory"], race["bytes"], race["doubt"]) == ("count", [0, 256], "")
+        assert race["first"]["thread"] != race["second"]["thread"]
+
+    def test_as_text(self, counter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main.run(["run", str(counter), "--threads", "3", "--out", str(tmp_path)]) == EXIT_FINDING
+        text = capsys.readouterr().out
+        assert re.search(r"RACE nothing orders \S+ cpp_fused_\S+ of thread \d and \S+ cpp_fused_", text)
+        assert "both use bytes 0 to 255 of count" in " ".join(text.split())
+        assert re.search(r"  second   \S+ cpp_fused_\S+ of thread \d reads and writes count: ", text)
+
+    def test_one_call_at_a_time_does_not_race(self, counter: Path, tmp_path: Path) -> None:
+        run = recorded_by_default(RunOptions(counter, out=tmp_path, calls=12))
+        found = call_from_threads(ThreadsOptions(run=run, threads=3, runners=1))
+        assert found.unrepeatable
+        assert found.races == ()
+
+    def test_a_triage_of_races_alone(self, counter: Path, tmp_path: Path) -> None:
+        finding = triage_races(TriageOptions(model=counter, out=tmp_path, threads=3)).record.finding
+        assert finding.kind == RACE
+        assert finding.where is not None
+        assert finding.where.argument == "count"
+        assert finding.next[0].endswith(" --threads 3")

@@ -253,7 +253,7 @@ class RunOutcome:
             or self._overrun is not None
             or (self._repeated is not None and bool(self._repeated.launches))
             or is_hit(run.timeline.watchpoints, on_hit)
-            or (called is not None and bool(called.wrong))
+            or (called is not None and (bool(called.wrong) or called.is_racing))
         )
         is_compared = called is None or found or not called.unrepeatable
         self.exit_code = EXIT_FINDING if found else EXIT_CLEAN if is_compared else EXIT_INCOMPLETE

@@ -76,7 +76,8 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs",
 @click.option(
     "--races",
     is_flag=True,
-    help="Only look for races between streams, in the generated code: nothing is compiled or run.",
+    help="Only look for races between streams, in the generated code: nothing is compiled or run, unless --threads is "
+    "given: then also for those of threads.",
 )
 @click.option("--no-compare", is_flag=True, help="Do not compare every launch with what the program says.")
 @click.option(

@@ -1,0 +1,191 @@
+"""Races of host threads, in runs whose launches, times and addresses are made up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.compare.diff import thread_races
+from aoti_debug.compare.diff.thread_races import Meanwhile, ThreadRace
+from aoti_debug.package.manifest import Arg, Constant, Form, Kind, Manifest, Role
+from aoti_debug.package.recording.values import Absent, Tensor
+from aoti_debug.runs.rundir.run_directory import open_run
+from tests import factories
+from tests.factories import JournalWriter, arg, make_manifest, site, tensor
+
+HERE = tensor(64, data_ptr=0x1000)  # 256 bytes
+BEHIND = tensor(64, data_ptr=0x1100)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A launch of a call, which has one argument.
+
+    Attributes:
+        call: also the thread that makes it, but for `thread`.
+        begin, end: microseconds.
+    """
+
+    call: int
+    begin: int
+    end: int
+    argument: Arg
+    tensor: Tensor = HERE
+    kind: Kind = Kind.CPP
+    thread: int | None = None
+    stream_slot: int = 0
+
+
+def read(name: str = "buf0") -> Arg:
+    return arg(name, Role.IN, base=name)
+
+
+def written(name: str = "buf0", role: Role = Role.OUT) -> Arg:
+    return arg(name, role, base=name)
+
+
+def returned(name: str = "buf0") -> Arg:
+    return arg(name, Role.OUT, Form.OUTPUT_SLOT, base=name)
+
+
+def found(
+    base: Path, *steps: Step, weights: tuple[str, ...] = (), outputs: tuple[str, ...] = (), device: str = "cpu"
+) -> tuple[ThreadRace, ...]:
+    """The races of a run. Each call begins with its first launch and ends with its last one."""
+    writer = JournalWriter()
+    events: list[tuple[int, int, str, int]] = []
+    for number, step in enumerate(steps):
+        events += [(step.begin, 1, "launch", number), (step.end, 2, "return", number)]
+    for call in {step.call for step in steps}:
+        own = [step for step in steps if step.call == call]
+        events.append((min(step.begin for step in own), 0, "call", call))
+        events.append((max(step.end for step in own), 3, "called", call))
+    order: dict[int, int] = {}
+    places: dict[int, int] = {}
+    for time, _, what, number in sorted(events):
+        writer.time_ns = 1000 * time
+        if what in ("call", "called"):
+            writer.thread = next(_thread(step) for step in steps if step.call == number)
+            writer.call_begin(call=number) if what == "call" else writer.call_end(call=number)
+            continue
+        step = steps[number]
+        writer.thread = _thread(step)
+        is_slot = step.argument.form is Form.OUTPUT_SLOT
+        if what == "launch":
+            places[number] = order[step.call] = order.get(step.call, -1) + 1
+            value = Absent.UNSET if is_slot else step.tensor
+            writer.launch_begin(places[number], number, value, call=step.call, stream_slot=step.stream_slot)
+        else:
+            writer.launch_end(places[number], {0: step.tensor} if is_slot else None, call=step.call)
+    sites = [site(f"kernel_{number}", step.argument, kind=step.kind) for number, step in enumerate(steps)]
+    made: Manifest = make_manifest(*sites, device=device)
+    constants = tuple(Constant(name, name, "float32", (64,), (1,), False, "Buffer") for name in weights)
+    return thread_races.find(
+        open_run(factories.run_directory(base, replace(made, constants=constants, outputs=outputs), writer))
+    )
+
+
+def _thread(step: Step) -> int:
+    return 10 + step.call if step.thread is None else step.thread
+
+
+def test_two_launches_at_the_same_time(tmp_path: Path) -> None:
+    (race,) = found(tmp_path, Step(0, 10, 20, written()), Step(1, 15, 25, read("buf3")))
+    assert (race.first.launch.id, race.first.does, race.first.thread) == ("0.0", "writes", 10)
+    assert (race.second.launch.id, race.second.does, race.second.thread) == ("1.0", "reads", 11)
+    assert (race.memory, race.bytes, race.meanwhile, race.doubt) == ("buf0", (0, 256), Meanwhile.BOTH_RAN, "")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Step(0, 10, 20, read()), Step(1, 15, 25, read())),  # nothing is written
+        (Step(0, 10, 20, written()), Step(1, 15, 25, read(), BEHIND)),  # other bytes
+        (Step(0, 10, 20, written()), Step(1, 30, 40, written())),  # the allocator may have given it to the other call
+        (Step(0, 10, 20, written()), Step(1, 15, 25, read(), thread=10)),  # one thread
+    ],
+)
+def test_no_race(tmp_path: Path, first: Step, second: Step) -> None:
+    assert found(tmp_path, first, second) == ()
+
+
+def test_between_two_launches_of_a_call_that_holds_the_memory(tmp_path: Path) -> None:
+    steps = (Step(0, 10, 20, written()), Step(0, 50, 60, read()), Step(1, 30, 40, written("buf7")))
+    (race,) = found(tmp_path, *steps)
+    assert (race.first.launch.id, race.second.launch.id) == ("0.0", "1.0")
+    assert race.meanwhile is Meanwhile.BETWEEN
+    assert [launch.id for launch in race.around] == ["0.0", "0.1"]
+
+
+def test_memory_that_a_launch_allocates_is_there_when_it_ends(tmp_path: Path) -> None:
+    """The other call may have freed it just before; not if that uses it after the launch has ended."""
+    first = Step(0, 10, 20, written())
+    slot = Step(1, 15, 30, returned("buf7"), kind=Kind.SHIM_ALLOC)
+    assert found(tmp_path / "freed", first, slot) == ()
+    (race,) = found(tmp_path / "held", first, Step(0, 40, 50, read()), slot)
+    assert (race.second.does, race.meanwhile, race.doubt) == ("returns", Meanwhile.BETWEEN, "")
+
+
+def test_of_an_operator_of_the_models_own_it_is_not_known_whether_it_wrote_what_it_returns(tmp_path: Path) -> None:
+    steps = (Step(0, 10, 20, read()), Step(0, 40, 50, read()), Step(1, 25, 30, returned(), kind=Kind.PROXY))
+    (race,) = found(tmp_path, *steps)
+    assert race.doubt == "it is not known whether what is returned was written"
+
+
+def test_calls_that_overlap_share_a_state(tmp_path: Path) -> None:
+    """Also where the launches did not run at the same time."""
+    state = written("count", Role.INOUT)
+    steps = (Step(0, 10, 20, state), Step(0, 50, 60, read("buf9"), BEHIND), Step(1, 30, 40, state))
+    (race,) = found(tmp_path / "overlap", *steps, weights=("count",))
+    assert (race.memory, race.meanwhile, race.doubt) == ("count", Meanwhile.BOTH_CALLS, "")
+    assert found(tmp_path / "apart", steps[0], steps[2], weights=("count",)) == ()
+
+
+def test_operators_of_the_models_own_may_hold_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = written("count", Role.INOUT)
+    monkeypatch.setattr(thread_races, "_changed_in", lambda launch, argument: True)  # no hashes are recorded here
+    steps = [Step(call, 10 + call, 20 + call, state, kind=Kind.PROXY) for call in (0, 1)]
+    (race,) = found(tmp_path, *steps, weights=("count",))
+    assert race.doubt == "both are operators of the model's own, which may hold a lock"
+
+
+def test_an_operator_of_which_only_the_schema_says_that_it_writes(tmp_path: Path) -> None:
+    steps = (Step(0, 10, 20, read("count")), Step(1, 15, 25, written("count", Role.INOUT), kind=Kind.PROXY))
+    (race,) = found(tmp_path, *steps, weights=("count",))
+    assert race.doubt == "only its schema says that it is written: it was not seen to change"
+
+
+def test_a_call_holds_its_output_until_it_ends(tmp_path: Path) -> None:
+    steps = (Step(0, 10, 20, written("buf9")), Step(0, 50, 60, read("buf0"), BEHIND), Step(1, 30, 40, written("buf7")))
+    assert found(tmp_path / "no output", *steps) == ()
+    (race,) = found(tmp_path / "output", *steps, outputs=("buf9",))
+    assert (race.first.launch.id, race.second.launch.id) == ("0.0", "1.0")
+
+
+def test_a_launch_that_may_write_is_a_doubt(tmp_path: Path) -> None:
+    unknown = written("table", Role.UNKNOWN)
+    (race,) = found(tmp_path, Step(0, 10, 20, unknown), Step(1, 15, 25, unknown), weights=("table",))
+    assert race.doubt == "it is not known whether it is written"
+
+
+def test_parts_of_a_buffer_without_a_byte_in_common(tmp_path: Path) -> None:
+    even, odd = (tensor(32, strides=(2,), data_ptr=0x1000 + 4 * begin) for begin in (0, 1))
+    steps = (Step(0, 10, 20, written(), even), Step(1, 15, 25, read(), odd))
+    assert found(tmp_path, *steps) == ()
+
+
+def test_a_stream_of_a_device_orders_its_launches(tmp_path: Path) -> None:
+    there = tensor(64, data_ptr=0x1000, device="cuda:0")
+    one, other = Step(0, 10, 20, written(), there), Step(1, 15, 25, read(), there)
+    assert found(tmp_path / "one", one, other, device="cuda") == ()
+    (race,) = found(tmp_path / "two", one, replace(other, stream_slot=1), device="cuda")
+    assert race.doubt == ""
+
+
+def test_each_memory_is_one_race(tmp_path: Path) -> None:
+    state = written("count", Role.INOUT)
+    steps = [Step(call, 10 + call, 20 + call, state) for call in range(4)]
+    (race,) = found(tmp_path, *steps, weights=("count",))
+    assert race.calls == 6

@@ -1,30 +1,38 @@
-"""Has torch generate wrappers of programs with streams of their own that have no race, and looks for races in them.
+"""Has torch generate wrappers of programs with streams of their own, and compares the races found with an oracle.
 
-usage: python -m benchmarks.quality.races_generated [--programs N] [--reuse] [--folder DIR]
+usage: python -m benchmarks.quality.races_generated [--programs N] [--reuse] [--jobs N] [--results FILE] [--orders N]
+           [--folder DIR]
 
 Needs a torch from 2.14 on that was built for CUDA, with its Triton, and no GPU. Each program is put together at random:
 kernels on the stream of the call, and regions on three side streams, each of one to three calls of library operators
 that wait for all they read; whoever reads what a region has made waits for its event. Side streams are numbered as they
 come: torch gives launches other streams than events wait for where they are not. No buffer is used again by Inductor,
-which does so while another stream reads it; with --reuse it may, and a race that is found is one of torch's.
+which does so while another stream reads it; with --reuse it may.
 
-Prints a Markdown table, and each race. Exits with 1 if there is one.
+The oracle (stream_emulation.py) executes each wrapper in other orders than the host's. It is asked about each wrapper
+as torch generates it, and without each of its records and waits, with each record earlier and each wait later. Appends
+a line for each program to FILE as JSON, and goes on where it was cut off. Prints a Markdown table. Exit code 1: a race
+of the oracle was not found, not even as what may be one, or one was found for sure that the oracle does not have.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
+import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from benchmarks import markdown
+from benchmarks import checkout
+from benchmarks.markdown import table
+from benchmarks.parallel import appended
+from benchmarks.quality import stream_emulation
 from tests.instrument.wrapper import planted_races
 from tests.instrument.wrapper.cuda_models import Model, on_their_streams
 from tests.instrument.wrapper.without_gpu import generated
@@ -110,44 +118,113 @@ def program(steps: list[_Step]) -> Callable[..., torch.Tensor]:
     return run
 
 
+def of_program(seed: int, *, reuse: bool, orders: int, folder: Path | None) -> dict[str, Any]:
+    """What is found in the wrapper of a program and its mutants, against the oracle."""
+    inputs = (torch.randn(64, 64), torch.randn(64, 64))
+    settings = {} if reuse else WITHOUT_REUSE
+    files = generated(Model(program(steps_of(seed))), inputs, settings=settings, change=on_their_streams)
+    text = files["model.wrapper.cpp"]
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{seed}.cpp").write_text(text)
+    analysis = planted_races.analysed(text)
+    counts = {"launches": len(analysis.sites), "on side streams": sum(site.stream > 0 for site in analysis.sites)}
+    if analysis.stream_order is None:
+        return {**counts, "of one stream": 1}
+    mutants = [("as generated", text), *stream_emulation.mutants(text)]
+    return {**counts, "wrappers": [against_oracle(*mutant, seed, orders) for mutant in mutants]}
+
+
+def against_oracle(what: str, text: str, seed: int, orders: int) -> dict[str, Any]:
+    """The races that are found in a wrapper, for sure and as what may be one, and those of the oracle."""
+    analysis = planted_races.analysed(text)
+    lines: dict[bool, set[tuple[int, int]]] = {False: set(), True: set()}
+    for race in () if analysis.stream_order is None else analysis.stream_order.races:
+        if race.first.site >= 0 and race.second.site >= 0:
+            first, second = sorted(analysis.sites[side.site].line for side in (race.first, race.second))
+            lines[bool(race.doubt)].add((first, second))
+    emulated = stream_emulation.read(text)
+    truth = stream_emulation.races(emulated)
+    sure, maybe = lines[False], lines[True]
+    return {
+        "what": what,
+        "races": len(truth),
+        "sure": len(truth & sure),
+        "maybe": len(truth & maybe - sure),
+        "missed": sorted(truth - sure - maybe),
+        "false": sorted(sure - truth),
+        "changes": stream_emulation.outputs_change(emulated, seed, orders),
+    }
+
+
+def print_table(rows: list[dict[str, Any]]) -> int:
+    """Prints how the tool and the oracle agree; the number of disagreements."""
+    wrong = 0
+    lines = []
+    every = [(row["name"], wrapper) for row in rows for wrapper in row.get("wrappers", ())]
+    kinds = ("as generated", "no record", "no wait", "record of", "wait of")
+    for kind in kinds:
+        found = [wrapper for _, wrapper in every if wrapper["what"].startswith(kind)]
+        racing = [wrapper for wrapper in found if wrapper["races"]]
+        missed, false = (sum(len(wrapper[key]) for wrapper in found) for key in ("missed", "false"))
+        wrong += missed + false
+        total, sure, maybe = (sum(wrapper[key] for wrapper in found) for key in ("races", "sure", "maybe"))
+        changed = sum(wrapper["changes"] for wrapper in racing)
+        clean = sum(wrapper["changes"] for wrapper in found if not wrapper["races"])
+        counts = (len(found), len(racing), total, sure, maybe, missed, false)
+        label = {"record of": "record earlier", "wait of": "wait later"}.get(kind, kind)
+        lines.append(
+            (label, *map(str, counts), f"{changed} of {len(racing)}", f"{clean} of {len(found) - len(racing)}")
+        )
+    header = ("wrappers", "", "with a race", "races of the oracle", "found", "as what may be one", "missed", "false")
+    table((*header, "outputs change: of racing", "of the others"), lines)
+    for name, wrapper in every:
+        if wrapper["missed"] or wrapper["false"] or (wrapper["changes"] and not wrapper["races"]):
+            print(f"program {name}, {wrapper['what']}: missed {wrapper['missed']}, false {wrapper['false']}")
+    failed = [row for row in rows if "error" in row]
+    single = sum("of one stream" in row for row in rows)
+    print(
+        f"torch {torch.__version__}: {len(rows)} programs, {single} of one stream, "
+        f"{len(failed)} not emulated; {sum(row.get('launches', 0) for row in rows)} launches, "
+        f"{sum(row.get('on side streams', 0) for row in rows)} on side streams"
+    )
+    return wrong + len(failed)
+
+
 def main() -> int:
-    """Prints the table; returns the exit code."""
+    """Compares, and prints the table; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=int, default=50)
+    parser.add_argument("--programs", type=int, default=53)
     parser.add_argument("--reuse", action="store_true", help="let Inductor use buffers again")
-    parser.add_argument("--folder", type=Path, help="where wrappers with a race are written")
-    arguments = parser.parse_args()
-    counts: Counter[str] = Counter()
-    began = time.perf_counter()
-    for seed in range(arguments.programs):
-        steps = steps_of(seed)
-        inputs = (torch.randn(64, 64), torch.randn(64, 64))
-        settings = {} if arguments.reuse else WITHOUT_REUSE
-        files = generated(Model(program(steps)), inputs, settings=settings, change=on_their_streams)
-        text = files["model.wrapper.cpp"]
-        analysis = planted_races.analysed(text)
-        order = analysis.stream_order
-        counts["programs"] += 1
-        if order is None:
-            counts["of one stream"] += 1
-            continue
-        counts["launches"] += len(analysis.sites)
-        counts["on side streams"] += sum(site.stream > 0 for site in analysis.sites)
-        certain = [race for race in order.races if not race.doubt]
-        counts["may race"] += any(race.doubt for race in order.races)
-        counts["with a race"] += bool(certain)
-        for race in certain:
-            kernels = [
-                analysis.sites[side.site].kernel if side.site >= 0 else "caller" for side in (race.first, race.second)
-            ]
-            print(f"{seed}: {kernels}, {race.memory}", file=sys.stderr, flush=True)
-        if certain and arguments.folder:
-            arguments.folder.mkdir(parents=True, exist_ok=True)
-            (arguments.folder / f"{seed}.cpp").write_text(text)
-    names = ("programs", "of one stream", "launches", "on side streams", "may race", "with a race")
-    markdown.table(("torch", *names), [(torch.__version__, *(str(counts[name]) for name in names))])
-    print(f"{time.perf_counter() - began:.0f} s")
-    return 1 if counts["with a race"] else 0
+    parser.add_argument("--orders", type=int, default=40, help="random orders in which a call is executed")
+    parser.add_argument("--folder", type=Path, help="where wrappers are written")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
+    parser.add_argument("--results", type=Path, default=Path("races_generated.jsonl"))
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.one is not None:
+        print(json.dumps(of_program(chosen.one, reuse=chosen.reuse, orders=chosen.orders, folder=chosen.folder)))
+        return 0
+    words = ["--orders", str(chosen.orders), *(["--reuse"] if chosen.reuse else [])]
+    words += ["--folder", str(chosen.folder)] if chosen.folder else []
+    names = [str(seed) for seed in range(chosen.programs)]
+    rows = appended(chosen.results, names, lambda name, _: _child(name, words), chosen.jobs)
+    return 1 if print_table(rows) else 0
+
+
+def _child(seed: str, words: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.quality.races_generated", "--one", seed, *words],
+        env=checkout.environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if done.returncode:
+        return {"error": done.stderr[-300:]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 if __name__ == "__main__":

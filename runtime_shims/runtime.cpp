@@ -137,6 +137,7 @@ void end_call(ActiveCall call, bool failed) {
   ThreadState* thread = call->thread;
   leave_stream(*call);  // an exception may have left it in force
   for_each_stream(*call, [](CallState& each) {
+    if (each.queue != nullptr && aoti_debug_level() == 0) each.queue->leave("not read: the recording has stopped");
     if (each.queue != nullptr) each.queue->settle(false);  // who called the model may change its tensors
     end_breadcrumbs(each);
   });
@@ -159,6 +160,24 @@ void end_call(ActiveCall call, bool failed) {
 }
 
 LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpret_cast<LaunchState*>(storage)); }
+
+// Runs `work` on a launch. Where it throws, what waits is enqueued before anything changes its tensors: no later launch
+// of the call is seen.
+template <class Work>
+void guarded_launch(const Work& work) {
+  guarded([&] {
+    try {
+      work();
+    } catch (const std::exception&) {
+      if (const ThreadState* thread = this_thread_state(); thread != nullptr && thread->call != nullptr) {
+        for_each_stream(*thread->call, [](CallState& each) {
+          if (each.queue != nullptr) each.queue->settle(false);
+        });
+      }
+      throw;
+    }
+  });
+}
 
 AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
                                    uint32_t n_values, const void* return_address) {
@@ -218,11 +237,12 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   Run* run = call.run;
   call.innermost = launch->outer;
   const uint64_t now_ns = run->journal.now_ns();
-  launch->grid_seen |= aoti_debug_level() == 0;  // recording has stopped: generated code says no grids any more
+  const bool stopped = aoti_debug_level() == 0;  // then generated code says no grids, and no later launch, any more
+  launch->grid_seen |= stopped;
   AfterLaunch due{false, true};
   if (call.crumbs && status == 0) due = run->crumbs.due(call.stream_slot, now_ns, launch->sequence);
   const bool crumb = due.crumb;
-  call.deferring = status == 0 && (call.joins || (call.may_defer && !due.statistics));
+  call.deferring = status == 0 && !stopped && (call.joins || (call.may_defer && !due.statistics));
   record_launch_end(*launch, values, status, crumb, now_ns);
   call.last_sequence = launch->sequence;
   if (crumb) run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
@@ -274,14 +294,14 @@ uint32_t aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* s
   new (launch) LaunchState{};
   const void* return_address = __builtin_return_address(0);
   AotiDebugLaunchAction action = AOTI_DEBUG_RUN;
-  guarded([&] { action = begin_launch(launch, site, values, n_values, return_address); });
+  guarded_launch([&] { action = begin_launch(launch, site, values, n_values, return_address); });
   return action;
 }
 
 void aoti_debug_launch_end(AotiDebugLaunch* launch, const AotiDebugValue* values, int32_t status, const char* message) {
   if (LaunchState* state = launch_of(launch)) {
     state->call->thread->return_address = __builtin_return_address(0);
-    guarded([&] { end_launch(state, values, status, message); });
+    guarded_launch([&] { end_launch(state, values, status, message); });
   }
 }
 

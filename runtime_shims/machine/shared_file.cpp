@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -65,7 +66,11 @@ int SharedFile::allocate(size_t end) {
 
 void SharedFile::keep_copy(size_t bytes) {
   if (base_ == nullptr) return;
-  if (replace_file(link_, std::string_view(reinterpret_cast<const char*>(base_), bytes)) == 0) unlink(path_.c_str());
+  try {
+    if (replace_file(link_, std::string_view(reinterpret_cast<const char*>(base_), bytes)) == 0) unlink(path_.c_str());
+  } catch (const std::bad_alloc&) {
+    return;  // the link goes on leading to the memory
+  }
 }
 
 void SharedFile::remove() {

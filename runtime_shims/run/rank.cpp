@@ -110,20 +110,31 @@ int describe_launch(const std::string& path, const Rank& rank) {
   return replace_file(path + "/ranks.json", json);
 }
 
+// The directory of a launch, which goes again unless a link leads to it.
+struct NewLaunch {
+  explicit NewLaunch(const std::string& path) { snprintf(json, sizeof(json), "%s/ranks.json", path.c_str()); }
+  ~NewLaunch() {
+    if (is_linked) return;
+    unlink(json);
+    *strrchr(json, '/') = '\0';
+    rmdir(json);
+  }
+  NewLaunch(const NewLaunch&) = delete;
+
+  char json[PATH_MAX];
+  bool is_linked = false;
+};
+
 // Makes a directory and the link to it. EEXIST where another rank has made the link first.
 int make_launch(const std::string& base, const std::string& link, const Rank& rank, std::string* path) {
   if (const int error = make_stamped_directory(base, path)) return error;
+  NewLaunch made(*path);
   const std::string name = path->substr(base.size() + 1);
-  const std::string json = *path + "/ranks.json";
-  int error = describe_launch(*path, rank);
-  if (error == 0 && symlink(name.c_str(), link.c_str()) != 0) error = errno;
-  if (error == 0) {
-    link_latest(base, name);
-    return 0;
-  }
-  unlink(json.c_str());
-  rmdir(path->c_str());
-  return error;
+  if (const int error = describe_launch(*path, rank)) return error;
+  if (symlink(name.c_str(), link.c_str()) != 0) return errno;
+  made.is_linked = true;
+  link_latest(base, name);
+  return 0;
 }
 
 // Whether the ranks of this machine were started by this process in that launch; marks an unmarked launch.

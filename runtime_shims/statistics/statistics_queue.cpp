@@ -177,6 +177,20 @@ void StatsQueue::ask() noexcept {
     ask(&*first, &*first + (last - first));
     first = last;
   }
+  none_waits();
+}
+
+void StatsQueue::leave(const char* why) {
+  if (!has_waiting()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Unasked& unasked : unasked_) {
+    fail(*unasked.sample, why);
+    --n_waiting_;
+  }
+  none_waits();
+}
+
+void StatsQueue::none_waits() {
   unasked_.clear();
   n_unasked_.store(0, std::memory_order_relaxed);
   all_held_.store(true, std::memory_order_relaxed);

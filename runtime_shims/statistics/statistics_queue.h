@@ -89,6 +89,9 @@ class StatsQueue {
   // Enqueues on the stream what waits. With `later`, what is held goes on waiting where nothing else waits.
   void settle(bool later);
 
+  // What waits is not asked for any more: its tensors may have changed.
+  void leave(const char* why);
+
   bool has_waiting() const { return n_unasked_.load(std::memory_order_relaxed) != 0; }
 
   // Enqueues on the stream what waits, if a tensor within these addresses does.
@@ -132,6 +135,9 @@ class StatsQueue {
     return sample.state == TensorSample::State::kWaiting || sample.state == TensorSample::State::kOnDevice ||
            sample.state == TensorSample::State::kAsAnother;
   }
+
+  // Forgets what waits. The mutex is held.
+  void none_waits();
 
   // Adds a sample at the end. The mutex is held.
   TensorSample& push(TensorSample&& sample);

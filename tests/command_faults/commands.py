@@ -44,6 +44,7 @@ COMPILING = ("build", TRIAGE)  # commands whose processes are forked from one th
 LOWERED = ("tests.lowered_once",)  # and has lowered a model: what torch makes once is there
 IMPORTED = (*PRELOADED, "aoti_debug.instrument.frontend.worker.lower")
 _LIST = "modules.json"
+_REMOVAL = re.compile(r"(in a worker: )?(unlink|rmdir)")  # what could not be removed is there
 _WARNING = 5  # seconds
 _LARGE = 1 << 16  # bytes
 _RUN_AGAIN = 4  # after so many points a command that compiles is run again without a fault
@@ -293,7 +294,7 @@ class _Command:
         if "Traceback" in ended.said or ended.code == 70:
             yield f"a traceback: {ended.said.strip()[-300:]}"
         left = sorted(path for path in now - self.before - self.after if not self._may_stay(path))
-        if left:
+        if left and not _REMOVAL.match(ended.call):
             yield f"is left: {left}"
         if ended.code == self.base.code:
             if missing := sorted(self._results - now):

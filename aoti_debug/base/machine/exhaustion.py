@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 
 from aoti_debug.base import wording
@@ -30,6 +31,7 @@ _MEMORY_WORDS = (
     *("can't allocate memory", "cannot allocate memory", "std::bad_alloc", "memoryerror"),
     *("virtual memory exhausted", "out of memory allocating"),
 )
+_RAISED = re.compile(r"^[\w.]*Error: \[Errno (\d+)\] ([^\n]*)\Z", re.MULTILINE)
 _DISK_WORDS = ("no space left on device", "disk quota exceeded")
 
 
@@ -93,6 +95,22 @@ def advice(error: BaseException) -> str:
         if isinstance(link, OSError) and link.errno in _SYSTEM_HINTS:
             return _SYSTEM_HINTS[link.errno]
     return ""
+
+
+def refusal(error: BaseException) -> OSError | None:
+    """The error of the system that an exception is, or came from, if `advice` knows it; None for any other."""
+    links = (link for link in chain_of(error) if isinstance(link, OSError))
+    return next((link for link in links if advice(link)), None)
+
+
+def raised_refusal(output: str) -> OSError | None:
+    """The same of a Python process that an exception has ended: its traceback is the end of what it has printed."""
+    found = _RAISED.search(output.rstrip())
+    if found is None:
+        return None
+    said, _, file = found[2].partition(": ")
+    error = OSError(int(found[1]), said, file.strip("'\"") or None)
+    return error if advice(error) else None
 
 
 def system_text(error: OSError) -> str:

@@ -20,9 +20,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.errors import TargetError, ToolchainError
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.base.machine.exhaustion import advice, raised_refusal, system_text
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
@@ -63,6 +64,10 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
                 raise _explained(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
     answer = messages.read_answer(folder)
     if answer is None:
+        refused = raised_refusal(_text(log)) if status > 0 else None
+        if refused is not None:
+            text = f"the process that lowered the model failed: {system_text(refused)}{_keep_log(log, 0)}"
+            raise TargetError(text, hint=advice(refused))
         ended = child_process.describe_exit(status)
         error = ToolchainError(
             f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",

@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from aoti_debug.base.machine.exhaustion import chain_of, exhausted, lacking
+from aoti_debug.base.machine.exhaustion import chain_of, exhausted, lacking, raised_refusal, refusal
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,26 @@ def test_a_circle_ends() -> None:
     first, second = ValueError(), TypeError()
     first.__cause__, second.__cause__ = second, first
     assert exhausted(first) is None
+
+
+def test_what_the_system_has_refused() -> None:
+    error = ValueError("x")
+    assert refusal(error) is None
+    error.__cause__ = cause = OSError(errno.EIO, "Input/output error")
+    assert refusal(error) is cause
+    assert refusal(FileNotFoundError(errno.ENOENT, "No such file")) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        ("Traceback …\n  x\nOSError: [Errno 5] Input/output error: '/a/b'\n", (errno.EIO, "/a/b")),
+        ("a.b.PermissionError: [Errno 13] Permission denied", (errno.EACCES, None)),
+        ("OSError: [Errno 5] Input/output error\nand went on", None),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'x'", None),
+        ("", None),
+    ],
+)
+def test_what_a_process_has_been_refused(output: str, found: tuple[int, str | None] | None) -> None:
+    error = raised_refusal(output)
+    assert (error and (error.errno, error.filename)) == found

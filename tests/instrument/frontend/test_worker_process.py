@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.errors import TargetError, ToolchainError
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import worker_process
 from aoti_debug.instrument.frontend.protocol import messages
@@ -117,3 +117,17 @@ def test_a_worker_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "lowering").mkdir()
     with pytest.raises(ToolchainError, match="a process of some_module cannot be started: No such file"):
         worker_process.run_worker("some_module", Request("program.pt2", str(tmp_path / "lowering")), TORCH, 60)
+
+
+def test_a_worker_that_the_system_refuses_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unreadable.py").write_text("raise OSError(5, 'Input/output error', '/cache/stack.txt')\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+    (tmp_path / "lowering").mkdir()
+    request = Request("program.pt2", str(tmp_path / "lowering"))
+    with pytest.raises(TargetError) as raised:
+        worker_process.run_worker("unreadable", request, TORCH, 60)
+    first, log = str(raised.value).splitlines()
+    assert first == "the process that lowered the model failed: Input/output error: /cache/stack.txt"
+    assert "Traceback" in Path(log.removeprefix("log: ")).read_text()
+    assert "dmesg" in raised.value.hint

@@ -305,6 +305,7 @@ ERRORS = {
         LOG_LINES,
     ),
     "room": _StepError(TargetError, "there is not enough {subject} to build the package: {message}", "", 0),
+    "system": _StepError(TargetError, "the package cannot be built: {message}", "", 0),
     "weights": _StepError(
         UsageError,
         "the weights cannot be left in the program's file: {message}",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aoti_debug.base.machine import torch_settings
-from aoti_debug.base.machine.exhaustion import exhausted
+from aoti_debug.base.machine.exhaustion import advice, exhausted, refusal, system_text
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
@@ -74,6 +74,9 @@ def answer_or_failure(work: Callable[[dict[str, float]], Answer]) -> Answer | Fa
         lack = exhausted(cause)
         if lack is not None:
             return Failure("room", lack.what, type(cause).__name__, lack.text, lack.hint)
+        refused = refusal(cause) if messages.ERRORS[error.step].log_lines else None  # a traceback tells no more of it
+        if refused is not None:
+            return Failure("system", "", type(refused).__name__, system_text(refused), advice(refused))
         data = ErrorData.from_exception(cause)
         return Failure(error.step, error.subject, data.type, data.message, error.hint or data.hint)
 

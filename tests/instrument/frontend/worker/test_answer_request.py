@@ -42,3 +42,11 @@ def test_other_exceptions_are(capsys: pytest.CaptureFixture[str]) -> None:
     raised = messages.error_of(failure_of(ValueError("no such op")), lambda _: "")
     assert isinstance(raised, ToolchainError)
     assert str(raised) == "Inductor cannot lower the model: ValueError: no such op"
+
+
+def test_what_the_system_refuses_is_not_either() -> None:
+    failure = failure_of(RuntimeError("inductor"), OSError(errno.EIO, "x", "/c/a.pt2"))
+    raised = messages.error_of(failure, lambda lines: f"; {lines} lines of the log")
+    assert isinstance(raised, TargetError)
+    assert str(raised) == "the package cannot be built: Input/output error: /c/a.pt2; 0 lines of the log"
+    assert "dmesg" in raised.hint

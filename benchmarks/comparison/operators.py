@@ -12,7 +12,8 @@ not count; the reason is that of torch. A dtype with `+dynamic` has symbols for 
 The programs come in an order that is shuffled, always the same way: what is done when the time is over is a sample of
 all operators and dtypes. Each result is appended to FILE when it is known, one JSON object a line; what is in FILE for
 this torch and device is not run again. On several GPUs the processes are spread over them. `--table` prints what files
-hold. Exit code 1: something is wrong that no known bug of torch (operator_results.py) explains.
+hold. SIGTERM ends it as if the time were over. Exit code 1: something is wrong that no known bug of torch
+(operator_results.py) explains.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Bench:
         self._seconds: float = options.seconds
         self._end = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
         self._threads = max(1, (os.cpu_count() or 1) // options.jobs)
+        self._running = set[_Process]()
         self._places = queue.SimpleQueue[str]()
         devices = _gpus() if options.device == "cuda" else [""]
         for number in range(options.jobs):
@@ -76,6 +78,12 @@ class Bench:
     def left(self) -> float:
         """Seconds that a process which starts now may take."""
         return min(self._seconds, self._end - time.monotonic())
+
+    def stop(self, *_: object) -> None:
+        """Ends the processes, and starts no other."""
+        self._end = time.monotonic()
+        for process in tuple(self._running):
+            process.expire()
 
     def take(self, batch: Batch) -> None:
         """Finds out what becomes of some operators; keeps and prints it at once."""
@@ -97,10 +105,12 @@ class Bench:
             return
         told, how = set[str](), ""
         with _Process(self._command(batch), self._environment(place), self.left) as process:
+            self._running.add(process)
             for result in process.results():
                 told.add(result.operator)
                 yield result
             how = process.ending()
+            self._running.discard(process)
         rest = tuple(name for name in batch.names if name not in told)
         if len(rest) == 1 and len(batch.names) == 1 and self.left > 0:
             yield Result(rest[0], Outcome.FAILED, f"the process ended: {how}")
@@ -137,7 +147,7 @@ class _Process:
             errors="replace",
             start_new_session=True,
         )
-        self._timer = threading.Timer(seconds, self._expire)
+        self._timer = threading.Timer(seconds, self.expire)
         self._timer.start()
 
     def __enter__(self) -> _Process:
@@ -165,7 +175,8 @@ class _Process:
         last = (self._errors.read().strip().splitlines() or [""])[-1]
         return f"exit code {code}: {last}"
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Ends it as if its time were over."""
         self._is_over = True
         self._kill()
 
@@ -232,6 +243,7 @@ def main() -> int:
         left = batches(targets(options), options, bench.rows)
         operators = sum(len(batch.names) for batch in left)
         print(f"{operators} operators to do, {len(bench.rows.rows)} done before", file=sys.stderr, flush=True)
+        signal.signal(signal.SIGTERM, bench.stop)
         with ThreadPoolExecutor(options.jobs) as pool:
             list(pool.map(bench.take, left))
     code = operator_results.print_tables(bench.rows.rows)

@@ -8,7 +8,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from jinja2 import Template
 from setuptools import Distribution
 
 from aoti_debug.base.machine.compiler import OLDEST_TORCH
@@ -85,10 +84,7 @@ def test_workflows_call_what_there_is() -> None:
 
 def test_the_recipe_for_conda_needs_what_the_wheel_needs() -> None:
     """Conda's torch is named pytorch; it is no dependency of the wheel, which uses what is there."""
-    template = Template((ROOT / "release/conda/meta.yaml").read_text())
-    recipe = template.render(environ={"AOTI_DEBUG_SDIST": "/d/aoti_debug-1.2.dev3+g0.tar.gz"}, PYTHON="python")
-    assert '\n  version: "1.2.dev3+g0"\n' in recipe
-    assert '\n  url: "file:///d/aoti_debug-1.2.dev3+g0.tar.gz"\n' in recipe
+    recipe = (ROOT / "release/conda/recipe.yaml").read_text()
     wanted = dict(re.findall(r"^    - ([\w-]+) >=([\d.]+)", recipe.partition("\n  run:\n")[2], re.MULTILINE))
     project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("]")[0]
     assert wanted == {

@@ -117,6 +117,20 @@ def test_what_a_process_has_said_before_its_time_was_over_counts(
     assert [row.result.operator for row in rows.rows] == ["sin", "cos"]
 
 
+def test_one_that_is_stopped_ends_its_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Bench, "_command", lambda _, batch: [sys.executable, "-c", ENDS, *batch.names])
+    rows = Rows(tmp_path / "rows")
+    bench = Bench(options(seconds=90.0), tmp_path, rows)
+
+    def add(row: Row) -> None:
+        Rows.add(rows, row)
+        bench.stop()
+
+    monkeypatch.setattr(rows, "add", add)
+    bench.take(Batch(FLOAT, ("sin", "cos")))
+    assert [row.result.operator for row in rows.rows] == ["sin"]
+
+
 def test_an_operator_that_ends_its_process_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ends = "import sys\nif 'bad' in sys.argv: sys.exit('gone')\n" + ENDS
     monkeypatch.setattr(Bench, "_command", lambda _, batch: [sys.executable, "-c", ends, *batch.names])

@@ -41,7 +41,7 @@ from aoti_debug.triage import session
 from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import core_launch, gpu_core
 from aoti_debug.triage.investigation.core_launch import SiteInCore
-from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, SoFar, Suspicion
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
@@ -107,6 +107,12 @@ class _Case:
 
 
 def _investigate(package: Path | None, options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
+    words = () if package is None else ("--package", str(package))
+    so_far = SoFar("the core file was not read to its end", words)
+    return session.limited(partial(_read, package), options, folder, steps, so_far)
+
+
+def _read(package: Path | None, options: TriageOptions, folder: Path, steps: Steps, so_far: SoFar) -> Outcome:
     if core_file.is_gpu_core(options.model):
         return _of_gpu(package, options, folder, steps)
     with CoreFile(options.model) as core, cache.scratch() as unpacked:
@@ -129,7 +135,7 @@ def _investigate(package: Path | None, options: TriageOptions, folder: Path, ste
             assert state is not None
             manifest, library = run_directory.open_run(run).manifest, str(state.library)
         case = _Case(core, stacks, manifest, library, state, run, package)
-        return _of_stack(case) if run is None else _of_run(case, run, options, folder, steps)
+        return _of_stack(case) if run is None else _of_run(case, run, options, folder, steps, so_far)
 
 
 def _of_gpu(package: Path | None, options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
@@ -268,7 +274,7 @@ def _record_it(case: _Case) -> tuple[str, ...]:
 # A package that recorded its launches
 
 
-def _of_run(case: _Case, run: Path, options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
+def _of_run(case: _Case, run: Path, options: TriageOptions, folder: Path, steps: Steps, so_far: SoFar) -> Outcome:
     """What the run of the process tells, and the memory of the launch that it ended in."""
     with steps.step("run of the process") as note:
         diagnosed = _copied(case, run, folder / triage_directory.RUNS)
@@ -289,6 +295,7 @@ def _of_run(case: _Case, run: Path, options: TriageOptions, folder: Path, steps:
     if found.site is not None and found.site.id != launch.site.id:
         said = f"the stack is in {found.site.kernel}, wrapper line {found.site.line}: the records may lack its launch"
         finding = replace(finding, warnings=(*finding.warnings, said))
+    so_far.suspicion = Suspicion(_with_address(finding, stack, launch, case.manifest), diagnosed)
     with steps.step("inputs in the core") as note:
         saved = rescue.save(diagnosed.run, core_launch.inputs_in(case.core, diagnosed.run, launch))
         note.text = saved.failure or wording.pluralize(saved.tensors, "tensor")

@@ -131,10 +131,20 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started.
     """
-    so_far = SoFar()
+    return limited(_investigated, options, folder, steps, SoFar())
+
+
+def limited(
+    work: Callable[[TriageOptions, Path, Steps, SoFar], Outcome],
+    options: TriageOptions,
+    folder: Path,
+    steps: Steps,
+    so_far: SoFar,
+) -> Outcome:
+    """The outcome of the work of a triage, or what is known when its time is over."""
     try:
         with time_limit(options.time_limit):
-            return _investigated(options, folder, steps, so_far)
+            return work(options, folder, steps, so_far)
     except OutOfTime:
         return so_far.outcome(options, steps)
 
@@ -225,10 +235,11 @@ def _checked(investigation: Investigation, so_far: SoFar) -> Outcome:
         so_far.left.remove(check.kind.title)
         if suspicion is None:
             continue
-        warnings += suspicion.finding.warnings
+        so_far.warnings = warnings = (*warnings, *suspicion.finding.warnings)
         if suspicion.finding.kind == INCOMPLETE:
             what = suspicion.finding.what
             open_ = suspicion.finding if open_ is None else replace(open_, what=f"{open_.what}; {what}")
+            so_far.open.append(what)
         elif suspicion.finding.what:
             seen.append(suspicion.finding.what)
         if suspicion.finding.kind.is_fault:
@@ -298,6 +309,11 @@ def triage_races(
 
 
 def _read_races(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
+    so_far = SoFar("the generated code was not read to its end", ("--races",))
+    return limited(_statically, options, folder, steps, so_far)
+
+
+def _statically(options: TriageOptions, folder: Path, steps: Steps, _: SoFar) -> Outcome:
     found = archive.inspect(options.model)
     if found.is_stripped(options.name):
         raise UsageError(

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.machine.steps import OutOfTime
 from aoti_debug.runs.diagnosis import findings
-from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, UNFINISHED, Finding
 from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.triage import post_mortem
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.triage_directory import TriageDir
@@ -114,6 +116,18 @@ def test_a_core_of_something_else_names_no_package(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="shows no package that the process had loaded") as raised:
         triaged(SmallCore().write(tmp_path / "core"), None, tmp_path)
     assert raised.value.hint == "--package MODEL.pt2 names the package, if it had one"
+
+
+def test_a_core_is_read_within_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(_: Path) -> bool:
+        raise OutOfTime
+
+    monkeypatch.setattr(post_mortem.core_file, "is_gpu_core", late)
+    options = TriageOptions(tmp_path / "core", out=tmp_path / "triages", time_limit=8.0)
+    finding = triage_core(options, Path("model.pt2")).finding
+    assert finding.kind == UNFINISHED
+    assert "the core file was not read to its end" in finding.what
+    assert finding.next == (f"aoti-debug triage {tmp_path}/core --package model.pt2 --time-limit 32",)
 
 
 @needs_cores

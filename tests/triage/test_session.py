@@ -237,6 +237,35 @@ def test_what_the_build_has_shown_is_told_when_the_time_is_over(
     assert triage_directory.open_triage(found.path).finding == found.finding
 
 
+def test_a_check_that_is_done_is_told_when_the_time_is_over(
+    triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unfinished(investigation: Investigation) -> Suspicion:
+        open_ = Finding(INCOMPLETE, "1 launch was not compared", warnings=("it has no reference",))
+        return Suspicion(open_, investigation.first.diagnosed)
+
+    def late(_: Investigation) -> Suspicion:
+        raise OutOfTime
+
+    checks = (Check(SLOW, unfinished, confirm_slow), Check(SLOW, late, confirm_slow))
+    monkeypatch.setattr(session, "CHECKS", checks)
+    found, _ = triaged(of_positive)
+    assert found.finding.kind == UNFINISHED
+    assert "; 1 launch was not compared; ended after" in found.finding.what
+    assert "it has no reference" in found.finding.warnings
+
+
+def test_races_are_looked_for_within_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(_: Path) -> None:
+        raise OutOfTime
+
+    monkeypatch.setattr(session.archive, "inspect", late)
+    found = session.triage_races(TriageOptions(tmp_path / "model.pt2", out=tmp_path / "triages", time_limit=8.0))
+    assert found.finding.kind == UNFINISHED
+    assert "the generated code was not read to its end" in found.finding.what
+    assert found.finding.next == (f"aoti-debug triage {tmp_path}/model.pt2 --races --time-limit 32",)
+
+
 # ---- a kind of finding is one module
 
 

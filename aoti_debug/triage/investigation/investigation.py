@@ -117,9 +117,20 @@ class SoFar:
         left: the kinds of findings that were still to be looked for.
         suspicion: the fault that the first run has ended in, then the finding that is being confirmed; None while there
             is none.
+        open: what was not looked at, in the words of the checks.
+        warnings: of the checks that are done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nothing: str = "no run of the model was looked at", words: tuple[str, ...] = ()) -> None:
+        """Begins one.
+
+        Args:
+            nothing: what to say before anything is known.
+            words: of the command line, that say what kind of triage it is.
+        """
+        self._nothing, self._words = nothing, words
+        self.open: list[str] = []
+        self.warnings: tuple[str, ...] = ()
         self.run: RunDir | None = None
         self.seen: list[str] = []
         self.left: list[str] = []
@@ -127,20 +138,21 @@ class SoFar:
 
     def outcome(self, options: TriageOptions, steps: Steps) -> Outcome:
         """The outcome of a triage that ends now."""
-        longer = _command(options, "--time-limit", f"{_LONGER * options.time_limit:g}")
+        longer = _command(options, *self._words, "--time-limit", f"{_LONGER * options.time_limit:g}")
         ended = f"ended after {wording.duration(options.time_limit)}, in: {steps.running}"
         if self.suspicion is not None:
             finding = self.suspicion.finding
-            warnings = (*finding.warnings, f"not confirmed: {ended}")
+            told = (warning for warning in self.warnings if warning not in finding.warnings)
+            warnings = (*finding.warnings, *told, f"not confirmed: {ended}")
             return Outcome(replace(finding, warnings=warnings, next=(*finding.next, longer)), self.suspicion.run)
         if self.run is None:
-            what = f"{ended}; no run of the model was looked at"
+            what = f"{ended}; {self._nothing}"
         else:
             launches = wording.pluralize(len(self.run.launches), "launch")
             left = f"; not looked for: {', '.join(self.left)}" if self.left else ""
-            what = f"{launches}: {', '.join(self.seen)}; {ended}{left}"
+            what = "; ".join((f"{launches}: {', '.join(self.seen)}", *self.open, f"{ended}{left}"))
         done = tuple(f"{step.name}: {step.text}" for step in steps.done if step.text)
-        return Outcome(Finding(UNFINISHED, what, warnings=done, next=(longer,)), self.run)
+        return Outcome(Finding(UNFINISHED, what, warnings=(*done, *self.warnings), next=(longer,)), self.run)
 
 
 def deeper(options: TriageOptions, manifest: Manifest) -> tuple[str, ...]:

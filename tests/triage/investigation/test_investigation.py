@@ -63,14 +63,28 @@ def test_time_that_is_over_between_checks() -> None:
     assert not outcome.finding.kind.is_fault
 
 
+def test_what_checks_have_told_is_kept() -> None:
+    so_far = SoFar()
+    run: Any = SimpleNamespace(launches=(1,))
+    so_far.run, so_far.seen, so_far.left = run, ["no fault"], ["wrong value"]
+    so_far.open, so_far.warnings = ["2 tensors were not saved"], ("inf in buf3 may be meant",)
+    finding = so_far.outcome(OPTIONS, steps_at("evaluate")).finding
+    assert finding.what == (
+        "1 launch: no fault; 2 tensors were not saved; ended after 9 min 0 s, in: evaluate; not looked for: wrong value"
+    )
+    assert finding.warnings == ("build: 3 launch sites, cpu", "inf in buf3 may be meant")
+
+
 def test_a_finding_that_was_being_confirmed_is_kept() -> None:
     so_far = SoFar()
+    so_far.warnings = ("a note", "of an earlier check")
     run: Any = SimpleNamespace(launches=())
     diagnosed: Any = SimpleNamespace(run=run)
     so_far.suspicion = Suspicion(Finding(NONFINITE, "NaN in buf1", warnings=("a note",)), diagnosed)
     outcome = so_far.outcome(OPTIONS, steps_at("repro, native"))
     assert (outcome.finding.kind, outcome.finding.what, outcome.run) == (NONFINITE, "NaN in buf1", run)
-    assert outcome.finding.warnings == ("a note", "not confirmed: ended after 9 min 0 s, in: repro, native")
+    unconfirmed = "not confirmed: ended after 9 min 0 s, in: repro, native"
+    assert outcome.finding.warnings == ("a note", "of an earlier check", unconfirmed)
     assert outcome.finding.next == (LONGER,)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.app.cli.lines import print_json, print_lines, width_of_code
 from aoti_debug.app.cli.options import CallOptions, CodeOptions
 from aoti_debug.app.cli.ranks import one_rank
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
@@ -48,6 +49,7 @@ class ShowOptions:
         is_whole: show every launch; of a launch, every FX node and every stack.
         columns: of a line.
         agree, sharded: of several ranks: patterns of what should be equal, and of what should not.
+        races: show the races of host threads instead of launches.
     """
 
     what: str | None
@@ -61,6 +63,7 @@ class ShowOptions:
     as_json: bool
     agree: tuple[str, ...] = ()
     sharded: tuple[str, ...] = ()
+    races: bool = False
 
     @property
     def limit(self) -> int | None:
@@ -118,7 +121,9 @@ def show_run(asked: ShowOptions) -> None:
             hint=f"{suggested_commands.show(selection.run, example)} --source, or a kernel",
         )
     if asked.as_json:
-        _print_document(selection, asked.code)
+        _print_document(selection, asked)
+    elif asked.races:
+        _print_races(selection.run, asked.columns)
     elif selection.launches is None:
         _print_overview(selection.diagnosed, asked)
     else:
@@ -206,14 +211,34 @@ def _print_launches(selection: Selection, asked: ShowOptions) -> None:
         print_lines([*code_lines, ""], columns=code_columns)
 
 
-def _print_document(selection: Selection, code: CodeOptions) -> None:
+def _print_races(run: RunDir, columns: int) -> None:
+    """Prints the races of host threads: launches that were passed the same bytes, one writing, in no order."""
+    from aoti_debug.compare.bisect.threads_text import race_lines  # the table of a run does without it
+    from aoti_debug.compare.diff import thread_races
+
+    lines = race_lines(thread_races.find(run))
+    threads = len({call.thread for call in run.timeline.calls})
+    calls = wording.pluralize(len(run.timeline.calls), "call")
+    looked = min(len(run.launches), thread_races.MOST_LAUNCHES)
+    begun = f"{wording.pluralize(looked, 'launch')} in {calls} of {wording.pluralize(threads, 'thread')}"
+    part = f", the first of {len(run.launches)}" if looked < len(run.launches) else ""
+    lines = lines or [f"no race of threads: {begun}{part}"]
+    print_lines([part for line in lines for part in terminal_cells.fitted(line, columns)], columns=columns)
+
+
+def _print_document(selection: Selection, asked: ShowOptions) -> None:
     from aoti_debug.runs.show.document import document  # what is shown as text does without it
 
     run, launches = selection.run, selection.shown
     measurer = Measurer(run, BUDGET if selection.launches is None else None)
     whole = document(run, selection.diagnosed.verdict, launches, measurer)
-    if code:
-        run_code = _code(run, code)
+    if asked.races:
+        from aoti_debug.compare.bisect.threads_text import races_document
+        from aoti_debug.compare.diff import thread_races
+
+        whole["races"] = races_document(thread_races.find(run))
+    if asked.code:
+        run_code = _code(run, asked.code)
         for launch, described in zip(launches, whole["launches"], strict=True):
             described["code"] = run_code.document(launch)
     print_json(whole)

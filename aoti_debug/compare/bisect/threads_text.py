@@ -64,19 +64,24 @@ def threads_document(called: ThreadedCalls) -> dict[str, Any]:
             }
             for wrong in called.wrong
         ],
-        "races": [
-            {
-                "first": _accessed(race.first),
-                "second": _accessed(race.second),
-                "memory": race.memory,
-                "bytes": list(race.bytes),
-                "evidence": race_evidence(race),
-                "calls": race.calls,
-                "doubt": race.doubt,
-            }
-            for race in called.races
-        ],
+        "races": races_document(called.races),
     }
+
+
+def races_document(races: Sequence[ThreadRace]) -> list[dict[str, Any]]:
+    """Races of host threads, as JSON data."""
+    return [
+        {
+            "first": _accessed(race.first),
+            "second": _accessed(race.second),
+            "memory": race.memory,
+            "bytes": list(race.bytes),
+            "evidence": race_evidence(race),
+            "calls": race.calls,
+            "doubt": race.doubt,
+        }
+        for race in races
+    ]
 
 
 def _accessed(access: RaceSide) -> dict[str, Any]:
@@ -89,17 +94,17 @@ def _accessed(access: RaceSide) -> dict[str, Any]:
     }
 
 
-def race_lines(found: ThreadedCalls) -> list[str]:
-    """The races of calls from threads, for people; a line for each that may be none."""
+def race_lines(races: Sequence[ThreadRace]) -> list[str]:
+    """The races of host threads, for people; a line for each that may be none."""
     lines: list[str] = []
-    certain = [race for race in found.races if not race.doubt]
+    certain = [race for race in races if not race.doubt]
     for race in certain[:MAX_LISTED]:
         lines.append(f"RACE {race_text(race)}")
         lines += [f"  {label:<8} {_side(side)}" for label, side in (("first", race.first), ("second", race.second))]
         lines.append(f"  when     {race_evidence(race)}")
     if len(certain) > MAX_LISTED:
         lines.append(f"and {wording.pluralize(len(certain) - MAX_LISTED, 'more race')}")
-    doubtful = [race for race in found.races if race.doubt]
+    doubtful = [race for race in races if race.doubt]
     return lines + [f"note: {doubtful_race(race)}" for race in doubtful[:MAX_LISTED]]
 
 

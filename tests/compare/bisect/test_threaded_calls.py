@@ -218,6 +218,25 @@ class TestState:
         assert "both use bytes 0 to 255 of count" in " ".join(text.split())
         assert re.search(r"  second   \S+ cpp_fused_\S+ of thread \d reads and writes count: ", text)
 
+    def test_of_a_run_that_is_there(self, counter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert (
+            main.run(["run", str(counter), "--threads", "3", "--calls", "24", "--out", str(tmp_path)]) == EXIT_FINDING
+        )
+        capsys.readouterr()
+        run = str((tmp_path / "latest").resolve())
+        assert main.run(["show", run, "--races"]) == 0
+        assert "both use bytes 0 to 255 of count" in " ".join(capsys.readouterr().out.split())
+        assert main.run(["show", run, "--races", "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert schema.problems(document) == []
+        assert [race["memory"] for race in document["races"]] == ["count"]
+
+    def test_of_a_run_without_one(self, counter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        main.run(["run", str(counter), "--calls", "2", "--out", str(tmp_path)])
+        capsys.readouterr()
+        assert main.run(["show", str((tmp_path / "latest").resolve()), "--races"]) == 0
+        assert capsys.readouterr().out.strip() == "no race of threads: 2 launches in 2 calls of 1 thread"
+
     def test_one_call_at_a_time_does_not_race(self, counter: Path, tmp_path: Path) -> None:
         run = recorded_by_default(RunOptions(counter, out=tmp_path, calls=12))
         found = call_from_threads(ThreadsOptions(run=run, threads=3, runners=1))

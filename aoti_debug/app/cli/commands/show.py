@@ -52,6 +52,11 @@ _OF_CALLS = ("operators", "where", "hashes", "eager")  # options that --calls ta
     help="With --calls: call this exported program in eager with the inputs of the run, and word its calls.",
 )
 @options.trust
+@click.option(
+    "--races",
+    is_flag=True,
+    help="Show launches of different threads that used the same memory, one of them writing, in no order.",
+)
 @click.option("--source", is_flag=True, help="Show the source of the kernel, too, with the model lines beside it.")
 @click.option("--ptx", is_flag=True, help="Show the PTX of a Triton kernel, where Triton's cache still has it.")
 @click.option("--sass", is_flag=True, help="Show the machine code of a Triton kernel, disassembled.")
@@ -90,6 +95,7 @@ def command(
     hashes: bool,
     eager: Path | None,
     trusted: bool,
+    races: bool,
     source: bool,
     ptx: bool,
     sass: bool,
@@ -121,6 +127,7 @@ def command(
         as_json=as_json,
         agree=agree,
         sharded=sharded,
+        races=races,
     )
     given = options.given(context)
     ranks = ranks_named(what, run)

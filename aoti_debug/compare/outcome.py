@@ -121,7 +121,9 @@ def differs(comparison: Comparison) -> Finding:
             where = replace(where, frame=begins.line)
         evidence += _beginning_sentences(begins)
     launches = wording.pluralize(comparison.coverage.launches, "launch")
-    evidence.append(f"{comparison.coverage.compared} of {launches} computed what the program says, but for rounding")
+    evidence.append(
+        f"{comparison.coverage.compared} of {launches} computed what the graph of the kernels says, but for rounding"
+    )
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
     possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
@@ -184,8 +186,9 @@ def _beginning_sentences(begins: Beginning) -> Iterator[str]:
         )
     elif is_exact(begins.dtype):
         yield (
-            f"it begins in launch {begins.launch}: eager rounds what {begins.argument} is decided by, and has others "
-            "from the same inputs"
+            f"it begins in launch {begins.launch}: eager has another {begins.argument} from the same inputs, and "
+            "float64, a kernel's arithmetic or inputs that move make others, too: rounding, or the sign of a zero, may "
+            "decide"
         )
     elif begins.sensitivity:
         yield (

@@ -7,12 +7,20 @@ lost from an exported program.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.dtypes import Category
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
-from aoti_debug.compare.protocol.measurement import EXPLAINED, LEAST, AlteredOutput, AlteredProgram, RegionResult
+from aoti_debug.compare.protocol.measurement import (
+    EXPLAINED,
+    LARGEST,
+    LEAST,
+    AlteredOutput,
+    AlteredProgram,
+    RegionResult,
+)
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording.values import unravel
@@ -45,6 +53,7 @@ class Alteration:
         least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64.
         lost: the operators whose values are lost first, on the way to the wrong outputs.
+        kept: the operators whose results wrong outputs should be, and whose values are still computed.
     """
 
     relative: float
@@ -52,6 +61,7 @@ class Alteration:
     least: float = LEAST
     is_rounded: bool = False
     lost: tuple[LostOperator, ...] = ()
+    kept: tuple[LostOperator, ...] = ()
 
     @property
     def is_proved(self) -> bool:
@@ -78,9 +88,19 @@ def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
     """The alteration that the evaluating process found, with the operators and model lines of its nodes."""
     exported = reference.of_exported
     nodes = {} if exported is None else exported.graphs[0].by_name
-    found = (nodes[name] for name in altered.lost if name in nodes)
-    lost = (LostOperator(node.name, node.target, node_text(node), reference.line(node)) for node in found)
-    return Alteration(altered.relative, altered.explained, altered.least, altered.is_rounded, tuple(lost))
+
+    def operators(names: Sequence[str]) -> tuple[LostOperator, ...]:
+        found = (nodes[name] for name in names if name in nodes)
+        return tuple(LostOperator(node.name, node.target, node_text(node), reference.line(node)) for node in found)
+
+    return Alteration(
+        altered.relative if altered.relative < LARGEST else math.inf,
+        altered.explained,
+        altered.least,
+        altered.is_rounded,
+        operators(altered.lost),
+        operators(altered.kept),
+    )
 
 
 _JOINS = "aten.cat.default"

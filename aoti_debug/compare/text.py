@@ -201,6 +201,9 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
     for lost in alteration.lost:
         place = f" at {lost.line.place}" if lost.line is not None else ""
         sentences.append(f"it has lost the value of {lost.text}{place}, and what depends on it")
+    for kept in alteration.kept:
+        place = f" at {kept.line.place}" if kept.line is not None else ""
+        sentences.append(f"it has the numbers of {kept.text}{place}, and returns others for it")
     return sentences
 
 

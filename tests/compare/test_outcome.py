@@ -309,6 +309,20 @@ def test_the_setting_is_advised_where_it_brings_the_rounding_back(
             ),
             CLEAN,
         ),
+        (
+            OutputError(
+                index=0,
+                dtype="int64",
+                elements=6,
+                different=2,
+                relative=0.4,
+                computed="float32",
+                double=0.4,
+                eager_double=0.3,
+                arithmetic="float32",
+            ),
+            DIFFERS,
+        ),
     ],
 )
 def test_an_output_that_is_far_off_differs_although_eager_is_as_far_off(

@@ -11,7 +11,14 @@ import pytest
 from aoti_debug.compare import text
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element, Measurement, RegionResult
+from aoti_debug.compare.protocol.measurement import (
+    LARGEST,
+    AlteredOutput,
+    AlteredProgram,
+    Element,
+    Measurement,
+    RegionResult,
+)
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.suspects import Alteration, LostOperator, alteration_of, changed_text, suspects_of
 from aoti_debug.package.manifest import ModelLine
@@ -121,13 +128,19 @@ def lines(comparison: Comparison) -> str:
     return " ".join(text.output_lines(comparison, 500))
 
 
+def test_a_difference_that_is_not_finite_is_infinite() -> None:
+    reference = Reference(FORMAT, "2.13.0", (), ())
+    assert alteration_of(AlteredProgram(relative=LARGEST, explained=1.0), reference).relative == math.inf
+
+
 def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
     node = Node("tanh", NodeKind.CALL, "aten.tanh.default", ({"node": "x"},), line=0)
     exported = Graph("", EXPORTED, (node,), ())
     reference = Reference(FORMAT, "2.13.0", (), (LOST_LINE,), exported=(exported,))
-    assert alteration_of(AlteredProgram(relative=0.5, explained=1.0, lost=("tanh",)), reference) == Alteration(
-        0.5, lost=(LOST,)
-    )
+    lost = AlteredProgram(relative=0.5, explained=1.0, lost=("tanh",))
+    assert alteration_of(lost, reference) == Alteration(0.5, lost=(LOST,))
+    kept = AlteredProgram(relative=0.5, explained=1.0, kept=("tanh",))
+    assert alteration_of(kept, reference) == Alteration(0.5, kept=(LOST,))
 
 
 @pytest.mark.parametrize(
@@ -168,6 +181,13 @@ def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
     assert "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass" in said
     known = replace(compared(tmp_path / "known", Alteration(0.5, lost=(LOST,))), program=str(Path.cwd() / "a b.pt2"))
     assert "; aoti-debug bisect 'a b.pt2' --settings looks for the pass" in lines(known)
+
+
+def test_a_value_that_is_computed_and_not_returned_is_named(tmp_path: Path) -> None:
+    said = lines(compared(tmp_path, Alteration(0.5, kept=(LOST,))))
+    assert (
+        "it has the numbers of tanh = aten.tanh.default(x) at /home/user/model.py:8, and returns others for it" in said
+    )
 
 
 def test_without_a_proof_it_is_a_note(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ class ExportedCalls:
     Attributes:
         graph: of the whole program.
         fallbacks: operators without this arithmetic, which the calls computed in their own dtype.
-        undeclared: in eager, custom operators by their nodes, and the argument that each overwrote against its schema.
+        undeclared: in eager, custom operators by their nodes, and what each did against its schema, as a predicate:
+            "overwrites its argument x".
         inexact: in eager, nodes and what is not exact in the first such result of each.
         fills: nodes whose results are fresh memory, and which of two fillings it has: 0 or 1.
 
@@ -197,7 +198,7 @@ class InPlaceEvaluation(Evaluation):
 
     @cached_property
     def undeclared(self) -> dict[str, str]:
-        """The custom operators, by their nodes, and the argument that each overwrote against its schema."""
+        """The custom operators, by their nodes, and what each did against its schema, as a predicate."""
         return {}
 
     @cached_property
@@ -243,9 +244,11 @@ class InPlaceEvaluation(Evaluation):
         found = inexact(node.target, before, kwargs, result) if is_ruled else None
         if found is not None:
             self.inexact[node.name] = found
-        changed = [name for name, (tensor, before) in held.items() if not _has_same_bytes(tensor, before)]
-        if changed:
-            self.undeclared.setdefault(node.name, changed[0])
+        changed = (name for name, (tensor, before) in held.items() if not _has_same_bytes(tensor, before))
+        returned = (name for name, (tensor, _) in held.items() if _is_returned(tensor, result, node.target))
+        done = [*(f"overwrites its argument {name}" for name in changed), *map(_RETURNS.format, returned)]
+        if done:
+            self.undeclared.setdefault(node.name, done[0])
         if node.name in self.fills:
             _fill(result, self.fills[node.name])
         return result
@@ -289,6 +292,23 @@ def _can_be_held(value: Any) -> TypeGuard[torch.Tensor]:
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
         return False
     return value.nbytes <= _MAX_HELD and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+_RETURNS = "returns memory of its argument {}"
+
+
+def _is_returned(argument: torch.Tensor, result: Any, target: str) -> bool:
+    """True if a result has memory of an argument, and the operator's schema declares it to have its own."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    schema = getattr(operator_of(target), "_schema", None)
+    if schema is None or any(given.alias_info is not None for given in schema.returns) or not argument.nbytes:
+        return False
+    memory = argument.untyped_storage().data_ptr()
+    leaves = pytree.tree_leaves(result)
+    strided = (x for x in leaves if isinstance(x, torch.Tensor) and x.layout == torch.strided and x.nbytes)
+    return any(tensor.untyped_storage().data_ptr() == memory for tensor in strided)
 
 
 def _has_same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:

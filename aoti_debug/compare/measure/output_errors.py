@@ -93,7 +93,9 @@ class OutputError:
         """True if it is farther off than numbers of these dtypes are rounded, although eager may be as far off."""
         if self.fault or not self.different or self.is_noise:
             return False
-        return self.dtype == "bool" if is_exact(self.dtype) else self.relative > max(_FAR, 2 * _rounding_of(self))
+        if is_exact(self.dtype):
+            return self.dtype == "bool" or self.relative > _FAR
+        return self.relative > max(_FAR, 2 * _rounding_of(self))
 
     @property
     def is_noise(self) -> bool:

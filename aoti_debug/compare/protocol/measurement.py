@@ -306,6 +306,8 @@ class AlteredProgram:
         least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64, so that rounding may be in the difference.
         lost: the nodes of the exported program before which all values are in that graph, while their own are not.
+        kept: the nodes of the exported program that wrong outputs are, and whose values that graph has: it returns
+            something else.
         outputs: the wrong outputs.
     """
 
@@ -314,6 +316,7 @@ class AlteredProgram:
     least: float = LEAST
     is_rounded: bool = False
     lost: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     outputs: tuple[AlteredOutput, ...] = ()
 
 

@@ -21,7 +21,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
-from aoti_debug.compare.protocol.measurement import EXPLAINED, LEAST, AlteredOutput, AlteredProgram, Element
+from aoti_debug.compare.protocol.measurement import EXPLAINED, LARGEST, LEAST, AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.compare.worker.recorded_tensors import load_value
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
@@ -67,8 +67,11 @@ def altered_program(
     """
     held, returned, fallbacks = _lowered_values(reference, lowered, device)
     lost: set[str] = set()
+    seen: set[str] = set()
 
     def look(node: Node, value: Any) -> None:
+        if _has_numbers(value) and node.kind is NodeKind.CALL:
+            seen.add(node.name)
         if _has_numbers(value) and not held.has_like(value):
             lost.add(node.name)
 
@@ -82,13 +85,16 @@ def altered_program(
     most = max(
         outputs, key=lambda output: (output.explained >= EXPLAINED, output.relative / output.least), default=None
     )
-    graph = exported.graph
+    graph, names = exported.graph, returned_nodes(exported.graph)
+    altered = [output.index for output in outputs if output.relative > output.least and output.explained >= EXPLAINED]
+    kept = [names[n] for n in altered if names[n] in seen - lost]
     return AlteredProgram(
         relative=-1.0 if most is None else most.relative,
         explained=0.0 if most is None else most.explained,
         least=LEAST if most is None else most.least,
         is_rounded=is_rounded,
-        lost=_first_lost(graph, lost, returned_nodes(graph), list(wrong)),
+        lost=_first_lost(graph, lost, names, list(wrong)),
+        kept=tuple(dict.fromkeys(kept))[:_MAX_OPERATORS],
         outputs=tuple(outputs),
     )
 
@@ -121,12 +127,12 @@ def _altered_output(
 
 
 def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """The relative difference of two tensors of one shape; inf where they are not finite alike."""
+    """The relative difference of two tensors of one shape; LARGEST where they are not finite alike."""
     import torch
 
     kinds = (torch.isnan, torch.isposinf, torch.isneginf) if not actual.is_complex() else (torch.isfinite,)
     alike = all(torch.equal(kind(actual), kind(expected)) for kind in kinds)
-    return relative_difference(actual, expected) if alike else math.inf
+    return relative_difference(actual, expected) if alike else LARGEST
 
 
 def _explained(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tensor) -> float:
@@ -237,12 +243,15 @@ class Fingerprint:
         total: their sum; of a complex tensor, that of the real and imaginary parts.
         largest: the largest absolute value.
         special: the number of elements that are not finite; the others are what is summed.
+        high, low: the number of positive and of negative infinities.
     """
 
     norm: float
     total: float
     largest: float
     special: int
+    high: int = 0
+    low: int = 0
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
@@ -253,11 +262,12 @@ def fingerprint(tensor: torch.Tensor) -> Fingerprint:
     wide = numbers.detach().resolve_neg().to(torch.float64).reshape(-1)
     finite = torch.isfinite(wide)
     special = wide.numel() - int(finite.sum())
+    counts = special, int(torch.isposinf(wide).sum()), int(torch.isneginf(wide).sum())
     if special:
         wide = wide[finite]
     if not wide.numel():
-        return Fingerprint(0.0, 0.0, 0.0, special)
-    return Fingerprint(float(torch.linalg.vector_norm(wide)), float(wide.sum()), float(wide.abs().max()), special)
+        return Fingerprint(0.0, 0.0, 0.0, *counts)
+    return Fingerprint(float(torch.linalg.vector_norm(wide)), float(wide.sum()), float(wide.abs().max()), *counts)
 
 
 class Fingerprints:
@@ -295,7 +305,7 @@ def _is_like(first: Fingerprint, second: Fingerprint, count: int) -> bool:
     # by Cauchy and Schwarz a sum of `count` numbers is at most their norm times the root of `count`
     rounding = _TOLERANCE * first.norm * math.sqrt(count)
     return (
-        first.special == second.special
+        (first.special, first.high, first.low) == (second.special, second.high, second.low)
         and abs(first.total - second.total) <= rounding
         and abs(first.largest - second.largest) <= _TOLERANCE * max(first.largest, second.largest)
     )

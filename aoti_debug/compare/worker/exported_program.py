@@ -237,7 +237,9 @@ _MAX_FRESH = 8  # operators that are tried, in one call of the program each
 
 
 def undefined_results(source: ExportedSource, called: Program) -> Iterator[UndefinedResult]:
-    """Yields the operators that do what the graph does not say: overwrite arguments, or leave memory unwritten.
+    """Yields the operators that do what the graph does not say, with arguments or with memory.
+
+    They overwrite an argument, return memory of one, or give memory that nothing has written.
 
     Memory is unwritten where outputs of a call change with what is in it before. An operator is passed over where the
     program cannot be called with such numbers: others may refuse them.
@@ -247,8 +249,8 @@ def undefined_results(source: ExportedSource, called: Program) -> Iterator[Undef
     """
     if not isinstance(called, ExportedCalls):
         return
-    for name, argument in called.undeclared.items():
-        yield UndefinedResult(name, f"overwrites its argument {argument}, which its schema does not declare")
+    for name, done in called.undeclared.items():
+        yield UndefinedResult(name, f"{done}, which its schema does not declare")
     fresh = [node.name for node in called.graph.nodes if node.target in FRESH][:_MAX_FRESH]
     if not fresh:
         return

@@ -135,7 +135,8 @@ def undecided(
     """The outputs with the elements that rounding does not decide.
 
     Where another rounding makes another truth value of an element, or a number that is about as far off, float64 proves
-    nothing: the graph of the kernels sums in another order in float64, too. If most elements are decided so, all are.
+    nothing: the graph of the kernels sums in another order in float64, too. If most elements are decided so, all
+    are, unless NaN or infinities are in other places.
 
     Raises:
         NotEvaluableError: the program cannot be called.
@@ -157,7 +158,9 @@ def undecided(
                 decided |= _distances(other.cpu(), exact) * _DECIDED >= off
         differing = output.elements & (off > 0)
         decided &= differing
-        if int(decided.sum()) < _MAX_DIFFERENT * int(differing.sum()) or not bool(differing.any()):
+        open_ = differing & ~decided
+        is_misplaced = bool((open_ & off.isinf()).any())  # numbers that rounding moves say nothing about NaN
+        if int(decided.sum()) < _MAX_DIFFERENT * int(differing.sum()) or not bool(differing.any()) or is_misplaced:
             found[index] = replace(output, elements=output.elements & ~decided)
     return found
 

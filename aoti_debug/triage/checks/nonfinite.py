@@ -11,7 +11,7 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.bad_elements import TracedElement
-from aoti_debug.compare.text import output_text
+from aoti_debug.compare.text import alteration_sentences, output_text
 from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding, Place
 from aoti_debug.runs.diagnosis.output_values import output_values
 from aoti_debug.runs.diagnosis.special_values import Special
@@ -63,7 +63,12 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
         return outcome if wrong is None else _behind(wrong_value.confirm(investigation, wrong), outcome.finding)
     right = _SAME if finding.origin is not None and not finding.origin.launch else _PROGRAM
     proved = proof(investigation, investigation.first.run, (where.launch,), right)
-    evidence = (*outcome.finding.evidence, *_in_eager(comparison.outputs), *_of_program(wrong, where.launch), *proved)
+    evidence = (
+        *outcome.finding.evidence,
+        *_in_eager(comparison.outputs),
+        *_of_program(comparison, wrong, where.launch),
+        *proved,
+    )
     also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
     found = replace(outcome.finding, evidence=evidence, also=also)
     found = _also_in_eager(found, investigation.run_measured().run, comparison.outputs)
@@ -92,7 +97,10 @@ def _behind(found: Outcome, nonfinite_input: Finding) -> Outcome:
     return replace(found, finding=replace(found.finding, also=(*found.finding.also, nonfinite_input)))
 
 
-def _of_program(wrong: Suspicion | None, launch: str) -> tuple[str, ...]:
+def _of_program(comparison: Comparison, wrong: Suspicion | None, launch: str) -> tuple[str, ...]:
+    """What the program says instead: another graph than that of the kernels, or another result of the launch."""
+    if comparison.is_program_altered:
+        return tuple(alteration_sentences(comparison))
     if wrong is None or wrong.launch is None or wrong.launch.id != launch:
         return ()
     return (f"from the same inputs, its program computes something else: {wrong.finding.what}",)

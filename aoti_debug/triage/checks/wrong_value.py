@@ -114,7 +114,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)
     outcomes = [trial.evidence.outcome for trial in of_source]
-    stage = wrong_value_finding.stage(launch, outcomes)
+    stage = wrong_value_finding.stage(launch, outcomes, suspicion.undefined)
     if finding.origin is None and AS_RECORDED in outcomes:  # the lowering of one of several operators
         finding = _with_search(finding, investigation)
     seen = tuple(
@@ -162,7 +162,12 @@ def with_program(investigation: Investigation) -> tuple[Comparison, Suspicion | 
 
 def _suspicion(comparison: Comparison, saved: RunResult) -> Suspicion:
     wrong = tuple(row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG)
-    return Suspicion(wrong_value_finding.finding_of(comparison), saved.diagnosed, needed=wrong)
+    return Suspicion(
+        wrong_value_finding.finding_of(comparison),
+        saved.diagnosed,
+        needed=wrong,
+        undefined=tuple(operator.operator for operator in comparison.undefined),
+    )
 
 
 def _compared(investigation: Investigation, saved: RunResult) -> Comparison:

@@ -76,7 +76,12 @@ def _sentence(found: WhatIf, right: str) -> str:
         case Recovery.RECOVERED:
             return f"{what} are right: relative error {before} before, {after} after"
         case Recovery.RIGHT_BEFORE:
-            return f"the outputs equal, but for rounding, what the graph of the kernels gives in eager: {right}"
+            if before == "0":
+                return f"the outputs equal what the graph of the kernels gives in eager: {right}"
+            return (
+                f"the outputs have a relative error of {before} against what the graph of the kernels gives in eager: "
+                "rounding in a whole model may make as much"
+            )
         case Recovery.BROKEN:
             return f"{what} become wrong: relative error {before} before, {after} after"
         case _:

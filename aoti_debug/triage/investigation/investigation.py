@@ -69,6 +69,7 @@ class Suspicion:
         saved: a run that saved those tensors; None if there is none yet.
         quiet: a run in which the guilty launch did not fail, and whose inputs its repro gets; None for those of the run
             that shows it.
+        undefined: operators of the program that were seen to do what its graph does not say.
     """
 
     finding: Finding
@@ -76,6 +77,7 @@ class Suspicion:
     needed: tuple[str, ...] = ()
     saved: RunResult | None = None
     quiet: DiagnosedRun | None = None
+    undefined: tuple[str, ...] = ()
 
     @property
     def with_inputs(self) -> DiagnosedRun:

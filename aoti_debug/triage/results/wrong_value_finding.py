@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from aoti_debug.compare.outcome import (
     compared_text,
     differs,
     kind_of,
+    may_be_undefined,
     may_be_unrepeatable,
     refused,
     unrepeatable_text,
@@ -56,7 +58,10 @@ def finding_of(comparison: Comparison) -> Finding:
         return _clean(comparison)
     found, refusal = _wrong(comparison), comparison.refusal
     found = replace(
-        found, warnings=(*found.warnings, *(one.text for one in (*comparison.undefined, *comparison.inexact)))
+        found,
+        evidence=(*found.evidence, *(operator.text for operator in comparison.undefined)),
+        possible=(*found.possible, *map(may_be_undefined, comparison.undefined)),
+        warnings=(*found.warnings, *(operator.text for operator in comparison.inexact)),
     )
     note = () if refusal is None else (f"eager raises {refusal.error} for these inputs: {refusal.words}",)
     return replace(found, warnings=(*found.warnings, *note))
@@ -111,14 +116,16 @@ def bytes_to_save(run: RunDir) -> int:
     return written + sum(read.values())
 
 
-def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
+def stage(launch: Launch, outcomes: Sequence[str], undefined: Sequence[str] = ()) -> tuple[str, ...]:
     """A sentence about the step of the compilation that went wrong; none where the replays do not tell.
 
     Args:
         outcomes: of the replays that ran the kernel's source in another way than the compiled one.
+        undefined: operators of the program that do what its graph does not say: they may be to blame, and not torch.
     """
     if AS_RECORDED in outcomes:
-        return ("its source computes the same values in another way of running it: the lowering or fusion is wrong",)
+        same = "its source computes the same values in another way of running it"
+        return (f"{same}: {'its compilation is right' if undefined else 'the lowering or fusion is wrong'}",)
     if "differs" in outcomes:
         return ("its source computes other values in another way of running it: its compilation is suspect",)
     if launch.site.op and not traits_of(launch.site.kind).compiled_for_layouts:
@@ -152,9 +159,12 @@ def _state(comparison: Comparison) -> Finding:
 def _output(comparison: Comparison) -> Finding:
     """An output that is wrong while no launch, no state and no pass is."""
     first, *others = map(output_text, comparison.faulty_outputs)
-    right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
-    evidence = (*others, *map(state_text, comparison.wrong_states), right)
+    evidence = (*others, *map(state_text, comparison.wrong_states), *_as_their_graph(comparison))
     launch = comparison.unrepeatable
+    written = _written(comparison)
+    if launch is None and written is not None:
+        place, said = written
+        return Finding(WRONG_VALUE, first, place, evidence=(*others, said, *evidence[len(others) :]))
     if launch is None:
         maybe = "what is returned, or a launch that was not compared, may be wrong"
         return Finding(WRONG_VALUE, first, evidence=evidence, possible=(maybe,))
@@ -162,17 +172,38 @@ def _output(comparison: Comparison) -> Finding:
     return Finding(WRONG_VALUE, first, place_of(launch), evidence=evidence, possible=(may_be_unrepeatable(launch),))
 
 
+def _written(comparison: Comparison) -> tuple[Place, str] | None:
+    """The launch that wrote the first faulty output, if this is of another dtype or shape, and a sentence; or None."""
+    error, run = comparison.faulty_outputs[0], comparison.run
+    names = run.manifest.outputs
+    if not math.isinf(error.relative) or not run.launches or error.index >= len(names) or not names[error.index]:
+        return None
+    name, call = names[error.index], run.launches[-1].key.call
+    for launch in reversed(run.launches):
+        if launch.key.call == call and any(argument.written and argument.name == name for argument in launch.args):
+            return place_of(launch, name), f"it is {name}, which launch {launch.id} wrote last"
+    return None
+
+
 def _altered(comparison: Comparison) -> Finding:
     """Wrong outputs of kernels that are right: what they were generated from is not the program any more."""
     alteration = comparison.alteration
     assert alteration is not None
     first, *others = map(output_text, comparison.wrong_outputs)
-    right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
     states = map(state_text, comparison.wrong_states)
-    evidence = (*alteration_sentences(comparison), *others, *states, right)
-    lost = alteration.lost[0] if alteration.lost else None
+    evidence = (*alteration_sentences(comparison), *others, *states, *_as_their_graph(comparison))
+    lost = next(iter((*alteration.lost, *alteration.kept)), None)
     origin = None if lost is None else Place(operator=lost.operator, frame=lost.line)
     return Finding(WRONG_VALUE, first, evidence=evidence, origin=origin)
+
+
+def _as_their_graph(comparison: Comparison) -> tuple[str, ...]:
+    """ "2 of 3 launches computed what the graph says that they were generated from"; none if no launch was compared."""
+    coverage = comparison.coverage
+    if not coverage.compared:
+        return ()
+    launches = wording.pluralize(coverage.launches, "launch")
+    return (f"{coverage.compared} of {launches} computed what the graph says that they were generated from",)
 
 
 def _clean(comparison: Comparison) -> Finding:

@@ -109,4 +109,17 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[0])
 
 
+# A custom_op of torch.library may not return its argument; an operator that is defined by hand is not checked
+_LIBRARY = torch.library.Library("public_reports", "FRAGMENT")
+_LIBRARY.define("passed(Tensor x) -> Tensor")
+_LIBRARY.impl("passed", lambda x: x, "CPU")
+torch.library.register_fake("public_reports::passed", torch.empty_like, lib=_LIBRARY)
+
+
+def passed(x: Tensor) -> Tensor:
+    """Returns its argument, where its schema declares a tensor of its own."""
+    result: Tensor = torch.ops.public_reports.passed(x)
+    return result
+
+
 _KEPT: list[Tensor] = []

@@ -210,10 +210,30 @@ def test_an_operator_that_overwrites_what_its_schema_does_not_declare() -> None:
     x = torch.randn(2, 8)
     called = calls(exported(Sums(), x), x)
     called.call()
-    assert list(called.undeclared.values()) == ["rows"]
+    assert list(called.undeclared.values()) == ["overwrites its argument rows"]
     declared = calls(exported(OverwritesItsInput(), x), x)
     declared.call()
     assert not declared.undeclared
+
+
+def test_an_operator_that_returns_memory_of_an_argument_against_its_schema() -> None:
+    library = torch.library.Library("aoti_debug_test_calls", "FRAGMENT")
+    library.define("tail(Tensor x) -> Tensor")
+    library.define("tail_copy(Tensor x) -> Tensor")
+    for name, copied in (("tail", False), ("tail_copy", True)):
+        library.impl(name, lambda x, copied=copied: x[1:].clone() if copied else x[1:], "CPU")
+        fake = f"aoti_debug_test_calls::{name}"
+        torch.library.register_fake(fake, lambda x: x.new_empty(x.shape[0] - 1), lib=library)
+
+    class Tails(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            operators = torch.ops.aoti_debug_test_calls
+            return tuple(operator(x + 1) * 2 for operator in (operators.tail_copy, operators.tail))
+
+    x = torch.randn(9)
+    called = calls(exported(Tails(), x), x)
+    called.call()
+    assert list(called.undeclared.items()) == [("tail", "returns memory of its argument x")]
 
 
 def test_fresh_memory_is_filled_as_it_is_asked_for() -> None:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.compare.protocol.measurement import LARGEST, AlteredProgram
+from aoti_debug.compare.protocol.messages import message_line, read_message
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
 from aoti_debug.compare.worker.altered import Fingerprints, WrongOutput, altered_program, fingerprint
 from aoti_debug.package.reference.program import (
@@ -119,6 +120,15 @@ def test_the_first_operator_whose_value_is_lost(
     assert found.lost == (lost,)
 
 
+def test_a_value_that_is_computed_and_not_returned(tmp_path: Path) -> None:
+    swapped = replace(SAME, nodes=(*SAME.nodes[:-1], replace(SAME.nodes[-1], args=(({"node": "c"}, {"node": "d"}),))))
+    found = altered(tmp_path, BEFORE, swapped, [0, 1])
+    assert (found.lost, found.kept) == (("add",), ())
+    behind = replace(SAME, nodes=(*SAME.nodes[:-1], replace(SAME.nodes[-1], args=(({"node": "e"}, {"node": "c"}),))))
+    found = altered(tmp_path, BEFORE, behind, [0, 1])
+    assert (found.lost, found.kept) == ((), ("exp",))
+
+
 def test_values_that_a_pass_leaves_unused_count_as_lost(tmp_path: Path) -> None:
     left_out = replace(
         SAME,
@@ -129,7 +139,8 @@ def test_values_that_a_pass_leaves_unused_count_as_lost(tmp_path: Path) -> None:
 
 def test_a_pass_that_makes_nan(tmp_path: Path) -> None:
     found = altered(tmp_path, BEFORE, changed("d", target="aten.log.default"), [1])
-    assert (found.relative, found.explained, found.lost) == (math.inf, 1.0, ("exp",))
+    assert (found.relative, found.explained, found.lost) == (LARGEST, 1.0, ("exp",))
+    assert read_message(message_line(found).encode()) == found
 
 
 def test_what_float64_rounds_explains_no_error(tmp_path: Path) -> None:
@@ -185,6 +196,7 @@ def test_elements_that_are_not_finite_are_counted() -> None:
     assert fingerprint(two).special == 2
     assert held(one).has_like(one)
     assert not held(one).has_like(two)
+    assert not held(two).has_like(torch.where(two.isinf(), -two, two))
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float16, torch.complex64])

@@ -50,3 +50,9 @@ def test_what_other_rounding_makes_about_as_far_off_is_not_left(tmp_path: Path) 
 
 def test_random_numbers_are_not_moved(tmp_path: Path) -> None:
     assert 3 in left(tmp_path, changed(3), changed(3), is_random=True)
+
+
+def test_a_number_in_the_place_of_a_nan_is_left_whatever_rounding_moves(tmp_path: Path) -> None:
+    actual = changed(1, 2, 3, 4)
+    actual[6] = torch.nan
+    assert left(tmp_path, actual, changed(1, 2, 3, 4)).count(6) == 1

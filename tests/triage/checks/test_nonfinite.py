@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from aoti_debug.compare.comparison import UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.suspects import Alteration
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
 from aoti_debug.triage.checks import nonfinite
@@ -53,3 +55,11 @@ def test_memory_that_is_not_written_is_the_origin() -> None:
         assert found.evidence[-1] == unwritten.text
     other: Any = SimpleNamespace(undefined=(UndefinedOperator(node="op", operator="mine.op", seen="overwrites x"),))
     assert nonfinite._of_unwritten(FOUND, other) == FOUND
+
+
+def test_a_program_that_a_pass_has_changed_is_evidence() -> None:
+    changed: Any = SimpleNamespace(is_program_altered=True, alteration=Alteration(math.inf))
+    (sentence,) = nonfinite._of_program(changed, None, "0.0")
+    assert sentence.startswith("a graph pass or a decomposition of Inductor changed the program")
+    unchanged: Any = SimpleNamespace(is_program_altered=False, alteration=Alteration(math.inf))
+    assert nonfinite._of_program(unchanged, None, "0.0") == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from aoti_debug.base import wording
-from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, SeenOperator
+from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, SeenOperator, UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
@@ -112,7 +113,7 @@ def test_an_output_that_no_launch_explains(run: RunDir) -> None:
     finding = wrong_value_finding.finding_of(comparison)
     assert finding.kind is WRONG_VALUE
     assert finding.what == "output 1 is not what launch 0.2 wrote for it, tanh in buf2"
-    assert finding.evidence == ("3 launches computed what the graph says that they were generated from",)
+    assert finding.evidence == ("3 of 3 launches computed what the graph says that they were generated from",)
     said = " ".join(output_lines(comparison, 500))
     assert said == "WRONG: output 1 is not what launch 0.2 wrote for it, tanh in buf2"
 
@@ -284,6 +285,28 @@ def test_the_step_that_went_wrong_follows_from_the_replays(run: RunDir, outcomes
     sentences = wrong_value_finding.stage(run.launches[0], outcomes)
     assert len(sentences) == bool(word)
     assert all(sentence.endswith(word) for sentence in sentences)
+
+
+def test_the_lowering_is_not_blamed_beside_an_operator_that_does_what_its_graph_does_not_say(run: RunDir) -> None:
+    (sentence,) = wrong_value_finding.stage(run.launches[0], ["as recorded"], ["mine.op.default"])
+    assert sentence.endswith("its compilation is right")
+
+
+def test_an_operator_that_does_what_its_graph_does_not_say_may_be_to_blame(run: RunDir) -> None:
+    seen = "returns memory of its argument x, which its schema does not declare"
+    operator = UndefinedOperator(node="op", operator="mine.op.default", seen=seen)
+    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, WRONG, RIGHT), undefined=(operator,)))
+    assert operator.text in finding.evidence
+    assert "mine.op.default may be what makes the outputs differ" in finding.possible
+
+
+def test_an_output_of_another_dtype_names_the_launch_that_wrote_it(run: RunDir) -> None:
+    fault = "is float16[2, 3], where eager returns float32[2, 3]: another dtype"
+    error = OutputError(index=0, dtype="float16", elements=6, different=6, relative=math.inf, fault=fault)
+    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, RIGHT, "no node holds it"), outputs=(error,)))
+    assert finding.where is not None
+    assert (finding.where.launch, finding.where.argument) == ("0.2", "buf2")
+    assert finding.evidence[0] == "it is buf2, which launch 0.2 wrote last"
 
 
 def test_an_operator_has_no_source_to_run_in_another_way(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ COMPILING = ("build", TRIAGE)  # commands whose processes are forked from one th
 LOWERED = ("tests.lowered_once",)  # and has lowered a model: what torch makes once is there
 IMPORTED = (*PRELOADED, "aoti_debug.instrument.frontend.worker.lower")
 _LIST = "modules.json"
-_REMOVAL = re.compile(r"(in a worker: )?(unlink|rmdir)")  # what could not be removed is there
+# What could not be removed is there; `rmtree` opens folders by their names within others.
+_REMOVAL = re.compile(r"(in a worker: )?(unlink|rmdir|openat(64)? [^/]+\Z)")
 _WARNING = 5  # seconds
 _LARGE = 1 << 16  # bytes
 _RUN_AGAIN = 4  # after so many points a command that compiles is run again without a fault

@@ -13,10 +13,10 @@ import torch
 
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine.steps import OutOfTime
+from aoti_debug.base.native import core_file
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, UNFINISHED, Finding
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.triage import post_mortem
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.triage_directory import TriageDir
@@ -122,7 +122,7 @@ def test_a_core_is_read_within_the_time_limit(tmp_path: Path, monkeypatch: pytes
     def late(_: Path) -> bool:
         raise OutOfTime
 
-    monkeypatch.setattr(post_mortem.core_file, "is_gpu_core", late)
+    monkeypatch.setattr(core_file, "is_gpu_core", late)
     options = TriageOptions(tmp_path / "core", out=tmp_path / "triages", time_limit=8.0)
     finding = triage_core(options, Path("model.pt2")).finding
     assert finding.kind == UNFINISHED

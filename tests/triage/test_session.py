@@ -259,7 +259,7 @@ def test_races_are_looked_for_within_the_time_limit(tmp_path: Path, monkeypatch:
     def late(_: Path) -> None:
         raise OutOfTime
 
-    monkeypatch.setattr(session.archive, "inspect", late)
+    monkeypatch.setattr(archive, "inspect", late)
     found = session.triage_races(TriageOptions(tmp_path / "model.pt2", out=tmp_path / "triages", time_limit=8.0))
     assert found.finding.kind == UNFINISHED
     assert "the generated code was not read to its end" in found.finding.what

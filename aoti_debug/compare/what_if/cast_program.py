@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.dtypes import FLOAT_FORMATS
-from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.errors import EXIT_CLEAN, AotiDebugError, ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.files import atomic_write, json_data
@@ -96,12 +96,14 @@ class BuiltProposal:
         casts: what was cast in it.
         effects: on the outputs, against the package as it is; () if it was not run.
         failure: why it was not built or run; "" if it was.
+        exit_code: of the command line for that failure.
     """
 
     program: Path
     casts: CastProgram = CastProgram()
     effects: tuple[OutputEffect, ...] = ()
     failure: str = ""
+    exit_code: int = EXIT_CLEAN
 
     @cached_property
     def error(self) -> float:
@@ -324,7 +326,7 @@ def built_with_casts(
         casts, code = python_process.ask(_WORKER, request, CastProgram, folder, "casts", seconds=_SECONDS)
         if casts is None:
             failure = child_process.describe_end(code, folder / "casts.log")
-            return BuiltProposal(program=program, failure=failure)
+            return BuiltProposal(program=program, failure=failure, exit_code=ToolchainError.exit_code)
         note.text = casts.text(request.to)
     building = BuildOptions(
         program=program,
@@ -338,7 +340,8 @@ def built_with_casts(
         after = again.again("with casts", ())
         require_end(after.run, program)
     except AotiDebugError as error:
-        return BuiltProposal(program=program, casts=casts, failure=wording.first_line(str(error)))
+        failure = wording.first_line(str(error))
+        return BuiltProposal(program=program, casts=casts, failure=failure, exit_code=error.exit_code)
     return BuiltProposal(program=program, casts=casts, effects=effects(after.outputs, before.outputs))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.dtypes import FLOAT_FORMATS, FloatFormat
-from aoti_debug.base.errors import TargetError, UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -160,6 +160,13 @@ class RoundedModel:
         if proposal is None or proposal.kept:
             return False
         return built is None or (not built.failure and built.error <= self.tolerance)
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command line: that of a build that failed, or whether a part has to stay."""
+        if self.built is not None and self.built.failure:
+            return self.built.exit_code
+        return EXIT_CLEAN if self.is_fine else EXIT_FINDING
 
     @property
     def refused(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.base.machine.steps import OutOfTime, time_limit
 from aoti_debug.instrument.frontend import sources, worker_process
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import caller_settings, messages
@@ -65,7 +66,8 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
     range of a symbol that no constraint names (torch/_export/serde/serialize.py), which a lowering may ask for.
 
     Raises:
-        The errors of `lower`. In this process a crash of Inductor cannot be caught.
+        The errors of `lower`. In this process a crash of Inductor cannot be caught, and outside of its main thread
+            there is no time limit.
     """
     import torch as torch_module
 
@@ -74,31 +76,43 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
     try:
         caller = caller_settings.capture()
     except NotSendableError:
-        return lower_in_process(program, request, torch)
+        return _lower_here(program, request, torch, timeout)
     try:
         torch_module.export.save(program, saved)
     except SAVE_ERRORS:
         saved.unlink(missing_ok=True)
-        return lower_in_process(program, request, torch)
+        return _lower_here(program, request, torch, timeout)
     configs = {**caller.inductor, **request.configs}
     worker_request = replace(request, program=str(saved), caller=replace(caller, inductor={}), configs=configs)
     try:
         return lower(worker_request, torch, timeout=timeout)
     except ArtifactError:  # operators and Triton kernels that only this process has
-        return _lower_again(program, request, torch)
+        return _lower_again(program, request, torch, timeout)
     except BuildFailureError as error:
         if error.failure.ending is Ending.EXCEPTION:
             with suppress(AotiDebugError):
-                return _lower_again(program, request, torch)
+                return _lower_again(program, request, torch, timeout)
         raise
 
 
-def _lower_again(program: ExportedProgram, request: Request, torch: Torch) -> LoweredModel:
+def _lower_again(program: ExportedProgram, request: Request, torch: Torch, timeout: float) -> LoweredModel:
     """Lowers a program in this process, without the files of the child process that has failed."""
     folder = Path(request.folder)
     shutil.rmtree(folder)
     folder.mkdir()
-    return lower_in_process(program, request, torch)
+    return _lower_here(program, request, torch, timeout)
+
+
+def _lower_here(program: ExportedProgram, request: Request, torch: Torch, timeout: float) -> LoweredModel:
+    """Lowers a program in this process; in its main thread, within the time limit, except for what one call into C++
+    takes."""
+    try:
+        with time_limit(timeout):
+            return lower_in_process(program, request, torch)
+    except OutOfTime:
+        raise ToolchainError(
+            f"lowering in this process gave no answer for {timeout:g} s and was stopped", hint=worker_process.MORE_TIME
+        ) from None
 
 
 def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -> LoweredModel:

@@ -35,6 +35,7 @@ from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Re
 
 WITHOUT_LOWERING = "aoti_debug.instrument.frontend.worker.without_lowering"
 LINE_WIDTH = 300
+MORE_TIME = "more time: aoti-debug triage --build-timeout SECONDS, aoti_debug.build(…, timeout=SECONDS)"
 _STACK_SECONDS, _POLL_SECONDS = 1.0, 0.05
 _PTXAS = "TRITON_PTXAS_PATH"
 
@@ -58,7 +59,7 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
                 _request_stack(child, folder / messages.STACK)
                 error = ToolchainError(
                     f"lowering gave no answer for {timeout:g} s and was stopped{_keep_log(log)}",
-                    hint="more time: aoti-debug triage --build-timeout SECONDS, aoti_debug.build(…, timeout=SECONDS)",
+                    hint=MORE_TIME,
                 )
                 what = f"no end within {timeout:g} s"
                 raise _explained(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None

@@ -112,8 +112,9 @@ def test_a_build_that_does_not_confirm_the_proposal(tmp_path: Path) -> None:
     worse = replace(every, built=replace(built, effects=(effect(0.5),)))
     assert not worse.is_fine
     assert "0.5, MORE than 0.01: the proposal is not confirmed" in "\n".join(precision_lines(worse, 200))
-    failed = replace(every, built=replace(built, effects=(), failure="no compiler"))
+    failed = replace(every, built=replace(built, effects=(), failure="no compiler", exit_code=4))
     assert not failed.is_fine
+    assert [each.exit_code for each in (confirmed, worse, found, failed)] == [0, 1, 1, 4]
     assert precision_document(failed)["built"]["error"] is None
     assert problems(precision_document(failed), SCHEMA) == []
     assert precision_lines(failed, 200)[-1].startswith("  built    not known: the program with casts could not be ")

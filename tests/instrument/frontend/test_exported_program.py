@@ -386,6 +386,21 @@ def test_a_program_is_lowered_here_where_a_setting_cannot_be_sent(
     assert made is lowered
 
 
+def test_what_is_lowered_here_has_a_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
+    def spin(*_: object) -> None:
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(exported_program, "lower_in_process", spin)
+    exported = torch.export.load(program)
+    with (
+        config.patch(post_grad_custom_pre_pass=len),
+        pytest.raises(ToolchainError, match=r"lowering in this process gave no answer for 0\.2 s") as raised,
+    ):
+        exported_program.lower_program(exported, request("", folder), compiler.find_torch(), timeout=0.2)
+    assert "--build-timeout" in raised.value.hint
+
+
 class Broadcasts(torch.nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x + y

@@ -10,7 +10,6 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines, show_page
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.dtypes import FLOAT_FORMATS
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
@@ -102,4 +101,4 @@ def command(
         print_lines(["", *precision_lines(found, columns)], columns=columns)
     if with_report or opens:
         show_page(answer_page.write(found.directory), opens=opens, err=as_json)
-    context.exit(EXIT_CLEAN if found.is_fine else EXIT_FINDING)
+    context.exit(found.exit_code)

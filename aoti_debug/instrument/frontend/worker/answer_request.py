@@ -74,8 +74,8 @@ def answer_or_failure(work: Callable[[dict[str, float]], Answer]) -> Answer | Fa
         lack = exhausted(cause)
         if lack is not None:
             return Failure("room", lack.what, type(cause).__name__, lack.text, lack.hint)
-        refused = refusal(cause) if messages.ERRORS[error.step].log_lines else None  # a traceback tells no more of it
-        if refused is not None:
+        known, refused = messages.ERRORS[error.step], refusal(cause)
+        if refused is not None and (known.log_lines or not (error.hint or known.hint)):  # the log says no more
             return Failure("system", "", type(refused).__name__, system_text(refused), advice(refused))
         data = ErrorData.from_exception(cause)
         return Failure(error.step, error.subject, data.type, data.message, error.hint or data.hint)

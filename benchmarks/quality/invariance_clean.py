@@ -174,11 +174,15 @@ def returned(model: Any, run: SampleRun, package: Path, axis: int) -> list[bytes
     return [y.narrow(axis, where.place, run.width).contiguous().cpu().numpy().tobytes() for y in outputs]
 
 
-def accused(found: Invariance, run: SampleRun) -> int:
-    """How many launches and outputs are said to have other bits in a run."""
-    launches = (*found.begins, *found.mixes, *found.unrepeatable)
-    named = sum(any(other is run for other, _ in item.rows) for item in launches)
-    return named + sum(other is run for other, _ in found.differing_outputs)
+def accused(found: Invariance, run: SampleRun) -> list[str]:
+    """The launches and outputs that are said to have other bits in a run, or in one with the same surroundings."""
+    launches = (*found.begins, *found.mixes, *found.unrepeatable, *(found.own or ()))
+    named = [
+        item.first.launch.kernel
+        for item in launches
+        if any(other.surroundings == run.surroundings for other, _ in item.rows)
+    ]
+    return named + ["an output" for other, _ in found.differing_outputs if other is run]
 
 
 def looked_at(case: Clean, sample: range) -> dict[str, Any]:
@@ -197,11 +201,13 @@ def looked_at(case: Clean, sample: range) -> dict[str, Any]:
         found = invariance(options)
         alone = returned(model, found.alone, package, case.axis)
         clean = [run for run in found.runs if returned(model, run, package, case.axis) == alone]
+        named = [accused(found, run) for run in clean]
         return {
             "launches": found.launches,
             "pairs": len(found.runs),
             "clean": len(clean),
-            "accused": sum(bool(accused(found, run) or found.own) for run in clean),
+            "accused": sum(map(bool, named)),
+            "named": sorted({name for names in named for name in names}),
             "unknown": sum(any(other is run for item in found.unknown for other, _ in item.rows) for run in clean),
         }
 

@@ -243,9 +243,9 @@ StatsQueue& Run::stats_queue(void* stream, uint32_t thread) {
   // This handle is another stream in every thread (CU_STREAM_PER_THREAD).
   const bool of_thread = reinterpret_cast<uintptr_t>(stream) == 2;
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::unique_ptr<StatsQueue>& queue = queues_[{stream, of_thread ? thread : 0}];
-  if (queue == nullptr) queue = std::make_unique<StatsQueue>(stream);
-  return *queue;
+  const std::pair<void*, uint32_t> key(stream, of_thread ? thread : 0);
+  if (const auto found = queues_.find(key); found != queues_.end()) return *found->second;
+  return *queues_.emplace(key, std::make_unique<StatsQueue>(stream)).first->second;
 }
 
 }  // namespace aoti_debug

@@ -47,6 +47,7 @@ def inject(compiler: None, tmp_path_factory: pytest.TempPathFactory) -> Callable
         ("one of two ranks", Fault(MEMORY), 110, 5),  # while the directory of all ranks is made
         ("flight recorder of a device", Fault(MEMORY, lasts=True), 260, 2),  # its memory is given back all the same
         ("CUDA: hashes, summaries", Fault(MEMORY), 367, 4),  # hashes wait while it fails, and their tensors change
+        ("watchpoints of a device", Fault(MEMORY), 186, 8),  # the queue of a stream
         ("CUDA: names", Fault(DEVICE), 3, 12),
         ("CUDA: statistics, guards", Fault(DEVICE, lasts=True), 527, 2),  # results do not come, a kernel does not load
         ("statistics and guards of a device", Fault(MEMORY), 1780, 4),  # results wait on the device as recording stops

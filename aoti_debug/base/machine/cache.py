@@ -148,7 +148,11 @@ def scratch() -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+        except BaseException:  # a signal came meanwhile
+            shutil.rmtree(path, ignore_errors=True)
+            raise
 
 
 def keep_log(name: str, text: str) -> Path:

@@ -24,16 +24,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
 from benchmarks import checkout
 from benchmarks.markdown import table
 from benchmarks.parallel import appended
 from benchmarks.quality import stream_emulation
-from tests.instrument.wrapper import planted_races
+from tests.instrument.wrapper import texts
 from tests.instrument.wrapper.cuda_models import Model, on_their_streams
 from tests.instrument.wrapper.without_gpu import generated
 
@@ -127,7 +129,7 @@ def of_program(seed: int, *, reuse: bool, orders: int, folder: Path | None) -> d
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{seed}.cpp").write_text(text)
-    analysis = planted_races.analysed(text)
+    analysis = analysed(text)
     counts = {"launches": len(analysis.sites), "on side streams": sum(site.stream > 0 for site in analysis.sites)}
     if analysis.stream_order is None:
         return {**counts, "of one stream": 1}
@@ -135,9 +137,21 @@ def of_program(seed: int, *, reuse: bool, orders: int, folder: Path | None) -> d
     return {**counts, "wrappers": [against_oracle(*mutant, seed, orders) for mutant in mutants]}
 
 
+@cache
+def _headers() -> tuple[str, ...]:
+    """The declarations of operators of the installed torch, as a build has them."""
+    folder = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch"
+    return tuple((folder / name).read_text() for name in ("c/shim.h", "generated/c_shim_cuda.h"))
+
+
+def analysed(text: str) -> Analysis:
+    """The analysis of a wrapper."""
+    return analyse(text, headers=_headers(), operators=texts.OPERATORS)
+
+
 def against_oracle(what: str, text: str, seed: int, orders: int) -> dict[str, Any]:
     """The races that are found in a wrapper, for sure and as what may be one, and those of the oracle."""
-    analysis = planted_races.analysed(text)
+    analysis = analysed(text)
     lines: dict[bool, set[tuple[int, int]]] = {False: set(), True: set()}
     for race in () if analysis.stream_order is None else analysis.stream_order.races:
         if race.first.site >= 0 and race.second.site >= 0:

@@ -10,6 +10,7 @@ import torch
 
 from aoti_debug.compare.bisect.threaded_calls import ThreadsOptions, call_from_threads, recorded_by_default
 from aoti_debug.compare.bisect.threads_text import threads_lines
+from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.threads_json import WeightUpdates
 from tests.built_model import Built
@@ -29,3 +30,27 @@ def test_a_clean_model(build: Callable[[str], Built], tmp_path: Path, updates: W
     streams = {call.thread: call.stream for call in found.result.run.timeline.calls}
     assert len(streams) == 4
     assert len(set(streams.values())) == 4
+    assert found.races == ()
+
+
+class Counter(torch.nn.Module):
+    """Each call adds to a state, which all calls of a package share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: torch.Tensor
+        self.register_buffer("count", torch.zeros(64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return torch.softmax(x * self.count, -1)
+
+
+def test_calls_on_different_streams_race_for_a_state(tmp_path: Path) -> None:
+    x = torch.rand(2048, 64, device="cuda")
+    torch.export.save(torch.export.export(Counter().cuda().eval(), (x,)), tmp_path / "counter.pt2")
+    package = builder.build(tmp_path / "counter.pt2", output=tmp_path / "counter.instrumented.pt2")
+    run = recorded_by_default(RunOptions(package, calls=24, out=tmp_path / "runs"))
+    (race,) = call_from_threads(ThreadsOptions(run=run, threads=3)).races
+    assert (race.memory, race.bytes, race.doubt) == ("count", (0, 256), "")
+    assert race.first.launch.stream_slot != race.second.launch.stream_slot

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError, is_low_precision
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.modules import LaunchTimes
 from aoti_debug.compare.protocol.bad_elements import Refusal
@@ -274,7 +274,8 @@ class Comparison(ProgramResult):
         return tuple(
             error
             for error in self.outputs
-            if error.misplaced or error.has_lost_rounding or (error.may_have_lost_rounding and error.is_far_off)
+            if is_low_precision(error.computed or error.dtype)
+            and (error.misplaced or error.has_lost_rounding or (error.may_have_lost_rounding and error.is_far_off))
         )
 
     @property

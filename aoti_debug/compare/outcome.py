@@ -121,9 +121,9 @@ def differs(comparison: Comparison) -> Finding:
             where = replace(where, frame=begins.line)
         evidence += _beginning_sentences(begins)
     launches = wording.pluralize(comparison.coverage.launches, "launch")
-    evidence.append(
-        f"{comparison.coverage.compared} of {launches} computed what the graph of the kernels says, but for rounding"
-    )
+    compared = comparison.coverage.compared
+    if compared:
+        evidence.append(f"{compared} of {launches} computed what the graph of the kernels says, but for rounding")
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
     possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]

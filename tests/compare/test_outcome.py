@@ -331,6 +331,12 @@ def test_an_output_that_is_far_off_differs_although_eager_is_as_far_off(
     assert kind_of(replace(comparison, outputs=(error,))) is kind
 
 
+def test_a_setting_about_16_bits_is_none_for_a_program_of_float32(comparison: Comparison) -> None:
+    wide = replace(comparison, outputs=(replace(NAN, dtype="float32", computed="float32"),))
+    assert kind_of(wide) is DIFFERS
+    assert (wide.suspects_of_rounding, differs(wide).possible, differs(wide).next) == ((), (), ())
+
+
 def test_a_setting_that_was_not_tried_may_help(comparison: Comparison) -> None:
     finding = differs(replace(comparison, outputs=(NAN,)))
     assert finding.possible == ("emulate_precision_casts=True may remove the difference; it was not tried",)

@@ -222,7 +222,7 @@ def _print_races(run: RunDir, columns: int) -> None:
     looked = min(len(run.launches), thread_races.MOST_LAUNCHES)
     begun = f"{wording.pluralize(looked, 'launch')} in {calls} of {wording.pluralize(threads, 'thread')}"
     part = f", the first of {len(run.launches)}" if looked < len(run.launches) else ""
-    lines = lines or [f"no race of threads: {begun}{part}"]
+    lines = lines or [f"no race of threads was seen: {begun}{part}"]
     print_lines([part for line in lines for part in terminal_cells.fitted(line, columns)], columns=columns)
 
 

@@ -125,7 +125,7 @@ def stage(launch: Launch, outcomes: Sequence[str], undefined: Sequence[str] = ()
     """
     if AS_RECORDED in outcomes:
         same = "its source computes the same values in another way of running it"
-        return (f"{same}: {'its compilation is right' if undefined else 'the lowering or fusion is wrong'}",)
+        return (same if undefined else f"{same}: the lowering or fusion is wrong",)
     if "differs" in outcomes:
         return ("its source computes other values in another way of running it: its compilation is suspect",)
     if launch.site.op and not traits_of(launch.site.kind).compiled_for_layouts:

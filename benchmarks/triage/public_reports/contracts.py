@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmarks.triage.public_reports.operators import passed
-from benchmarks.triage.public_reports.report import CHANGED, REFUSED, Example, Report
+from benchmarks.triage.public_reports.operators import passed, widened
+from benchmarks.triage.public_reports.report import CHANGED, CLEAN, REFUSED, Example, Report
 
 
 class Ceiling(nn.Module):
@@ -63,6 +63,69 @@ class Passed(nn.Module):
         y = x.sin()
         z = passed(y)  # culprit
         return y + 1, z.flip(0) * 2
+
+
+class Widened(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = widened(x)  # culprit
+        return y.tanh() + x
+
+
+class EmptyMean(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, 4:4].mean(1) + x[:, 0]  # culprit
+
+
+class Filled(nn.Module):
+    def forward(self, values: Tensor, rows: Tensor) -> Tensor:
+        y = torch.empty(12, 5)  # culprit
+        y[rows] = values.sin()
+        return y.sum(1)
+
+
+class Autocast(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.first, self.second = nn.Linear(32, 64), nn.Linear(64, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = self.second(self.first(x).relu())
+        return y.float() + x[:, :16]
+
+
+class Conjugate(nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        y = (a * b).conj() / (b + 1)
+        return y, y.abs().log()
+
+
+class Margin(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - 1.7) > 0  # culprit
+
+
+class Views(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.cos()
+        even = y.view(-1)[::2]
+        even.mul_(2)
+        return y, even
+
+
+def _filled() -> Example:
+    torch.manual_seed(0)
+    return Example(Filled(), (torch.randn(8, 5), torch.tensor([0, 1, 2, 3, 4, 5, 6, 11])))
+
+
+def _conjugate() -> Example:
+    torch.manual_seed(0)
+    return Example(Conjugate(), (torch.randn(20, dtype=torch.complex64), torch.randn(20, dtype=torch.complex64)))
+
+
+def _margin() -> Example:
+    return Example(Margin(), (torch.tensor([1.703125, 1.6953125, 1.7109375, 0.5] * 8, dtype=torch.bfloat16),))
 
 
 def _ceiling() -> Example:
@@ -177,4 +240,44 @@ REPORTS = (
         (r"public_reports(::|\.)passed",),
         part="-passed",
     ),
+    Report(
+        0,
+        "an operator returns float64, its fake kernel float32",
+        lambda: _normal(Widened(), 6, 9),
+        "differs",
+        ("contract", *CHANGED),
+        (r"public_reports(::|\.)widened",),
+        part="-widened",
+    ),
+    Report(
+        0,
+        "the mean of no elements",
+        lambda: _normal(EmptyMean(), 6, 5),
+        "nonfinite",
+        ("nonfinite",),
+        (r"aten\.mean",),
+        part="-empty-mean",
+    ),
+    Report(
+        0,
+        "rows that are never written",
+        _filled,
+        "",
+        ("uninitialised", "nonfinite", "incomplete", *CHANGED),
+        (r"aten\.empty",),
+        (),
+        (r"lowering or fusion is wrong",),
+        part="-rows",
+    ),
+    Report(0, "a model under autocast", lambda: _normal(Autocast(), 8, 32), "same", CLEAN, part="-autocast"),
+    Report(0, "complex numbers that are conjugated", _conjugate, "same", CLEAN, part="-conjugate"),
+    Report(
+        185517,
+        "a number is compared that bfloat16 rounds",
+        _margin,
+        "differs",
+        CHANGED,
+        (r"aten\.(sub|gt)|emulate_precision_casts",),
+    ),
+    Report(0, "a view is overwritten and returned", lambda: _normal(Views(), 6, 8), "same", CLEAN, part="-views"),
 )

@@ -109,6 +109,17 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[0])
 
 
+@torch.library.custom_op("public_reports::widened", mutates_args={})
+def widened(x: Tensor) -> Tensor:
+    """Returns float64, where its fake kernel says float32."""
+    return x.double().exp()
+
+
+@widened.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
 # A custom_op of torch.library may not return its argument; an operator that is defined by hand is not checked
 _LIBRARY = torch.library.Library("public_reports", "FRAGMENT")
 _LIBRARY.define("passed(Tensor x) -> Tensor")

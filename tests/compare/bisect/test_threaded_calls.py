@@ -235,7 +235,7 @@ class TestState:
         main.run(["run", str(counter), "--calls", "2", "--out", str(tmp_path)])
         capsys.readouterr()
         assert main.run(["show", str((tmp_path / "latest").resolve()), "--races"]) == 0
-        assert capsys.readouterr().out.strip() == "no race of threads: 2 launches in 2 calls of 1 thread"
+        assert capsys.readouterr().out.strip() == "no race of threads was seen: 2 launches in 2 calls of 1 thread"
 
     def test_one_call_at_a_time_does_not_race(self, counter: Path, tmp_path: Path) -> None:
         run = recorded_by_default(RunOptions(counter, out=tmp_path, calls=12))

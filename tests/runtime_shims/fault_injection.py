@@ -292,9 +292,17 @@ class Injection:
         given = (fault.kind, fault.choice, fault.only, fault.part, count, first, step, most)
         numbers = [str(number) for number in given]
         command: list[str | Path] = [self.built.host, self.built.plain, self.built.package, self.folder, *numbers]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=self.seconds)
-        assert done.returncode == 0, done.stderr
-        return (line.split() for line in done.stdout.splitlines())
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        ) as host:
+            try:
+                output, errors = host.communicate(timeout=self.seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(host.pid, signal.SIGKILL)  # the process of a point, too
+                raise
+        assert host.returncode == 0, errors
+        return (line.split() for line in output.splitlines())
 
     def _grows(self, growth: Sequence[int], fault: Fault) -> list[str]:
         more = [now - before for now, before in zip(growth, self.growth, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -136,8 +137,8 @@ def _unequal_launch(row: Row, region: Region | None, graph: Graph | None, refere
 
 def _hash(folder: Path) -> str:
     digest = sha256()
-    for file in sorted(folder.glob("*")) if folder.is_dir() else ():
-        digest.update(file.name.encode() + file.read_bytes())
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+        digest.update(name.encode() + (folder / name).read_bytes())
     return digest.hexdigest()
 
 

@@ -7,6 +7,7 @@ dimensions. Another result that is no tensor, or one of a dtype that cannot be s
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from aoti_debug.runs.rundir.formats import tensor_file_format
 
 if TYPE_CHECKING:
     import torch
+
+_SUFFIX = ".safetensors"
 
 
 def write_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
@@ -71,5 +74,14 @@ def as_tensor(value: Any) -> torch.Tensor | None:
 
 
 def saved(folder: Path) -> dict[int, Path]:
-    """The files of a folder, by the index of the result."""
-    return {int(path.stem): path for path in sorted(folder.glob("*.safetensors"), key=lambda path: int(path.stem))}
+    """The files of a folder, by the index of the result; none if there is no folder.
+
+    Raises:
+        OSError: it cannot be read. A glob would find nothing then, as if the model had returned no tensor.
+    """
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return {}
+    numbers = sorted(int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
+    return {number: folder / f"{number}{_SUFFIX}" for number in numbers}

@@ -1,0 +1,29 @@
+"""Tests of `aoti_debug.runs.run.saved_outputs`."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from aoti_debug.runs.run import saved_outputs
+
+
+def test_the_files_are_in_the_order_of_the_results(tmp_path: Path) -> None:
+    for name in ("10.safetensors", "2.safetensors", "note.txt"):
+        (tmp_path / name).touch()
+    assert list(saved_outputs.saved(tmp_path)) == [2, 10]
+    assert saved_outputs.saved(tmp_path)[2] == tmp_path / "2.safetensors"
+    assert saved_outputs.saved(tmp_path / "none") == {}
+
+
+def test_a_folder_that_cannot_be_read_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> NoReturn:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), str(tmp_path))
+
+    monkeypatch.setattr(os, "listdir", refused)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        saved_outputs.saved(tmp_path)

@@ -296,7 +296,7 @@ class _Command:
         if "Traceback" in ended.said or ended.code == 70:
             yield f"a traceback: {ended.said.strip()[-300:]}"
         left = sorted(path for path in now - self.before - self.after if not self._may_stay(path))
-        if left and not _REMOVAL.match(ended.call):
+        if left and (fault.error < 0 or not _REMOVAL.match(ended.call)):
             yield f"is left: {left}"
         if ended.code == self.base.code:
             if missing := sorted(self._results - now):

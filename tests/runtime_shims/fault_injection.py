@@ -310,7 +310,9 @@ class Injection:
         # What a driver that fails for good may still write to is kept: the flight recorder, reports of guards.
         # Without guards, which have the package stay loaded, each load of it has a state that stays.
         is_reloaded = self.setting.machine is Machine.DRIVER and "GUARDS" in self.setting.variables
-        kept = ("mapped bytes", "heap bytes") if is_reloaded or (fault.kind == DEVICE and fault.lasts) else ()
+        # A copy into the flight recorder's memory whose end the driver refused to mark is not known to be over.
+        is_unmarked = fault.kind == DEVICE and (fault.lasts or "FLIGHT" in self.setting.variables)
+        kept = ("mapped bytes", "heap bytes") if is_reloaded or is_unmarked else ()
         return [f"{what} grow by {grows} a round" for what, grows, most in named if grows > most and what not in kept]
 
     def _keeps_growing(self, fault: Fault, number: int) -> list[str]:

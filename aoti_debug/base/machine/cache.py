@@ -148,11 +148,18 @@ def scratch() -> Iterator[Path]:
     try:
         yield path
     finally:
-        try:
-            shutil.rmtree(path, ignore_errors=True)
-        except BaseException:  # a signal came meanwhile
-            shutil.rmtree(path, ignore_errors=True)
-            raise
+        _remove(path)
+
+
+def _remove(folder: Path) -> None:
+    """Deletes a folder, as far as that is possible; also if a signal comes meanwhile, or one file cannot be deleted."""
+    try:
+        shutil.rmtree(folder)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def keep_log(name: str, text: str) -> Path:

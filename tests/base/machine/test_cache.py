@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -203,3 +206,24 @@ def test_entries_that_follow_each_other_make_room_once_a_minute(
     os.utime(cache.directory() / "shrunk", (time.time() - cache.SHRUNK_EVERY - 1,) * 2)
     cache.entry("kind", "third", lambda path: (path / "file").touch())
     assert not old.exists()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_scratch_folder_goes_though_something_fails_as_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    remove, failures = os.unlink, [error]
+
+    def unlink(*arguments: Any, **options: Any) -> None:
+        if failures:
+            raise failures.pop()
+        remove(*arguments, **options)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(type(error)) if isinstance(error, KeyboardInterrupt) else contextlib.nullcontext():
+        with cache.scratch() as folder:
+            for name in ("a", "b"):
+                (folder / name).touch()
+            monkeypatch.setattr(os, "unlink", unlink)
+    assert not failures
+    assert not folder.exists()

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -171,16 +170,16 @@ extern "C" int __wrap_sigaltstack(const stack_t* fresh, stack_t* old) {
   return -1;
 }
 
-// std::thread's constructor, after it has taken memory.
-using State = std::unique_ptr<std::thread::_State>;
-extern "C" void real_start_thread(std::thread* thread, State state, void (*depend)()) __asm__(
+// std::thread's constructor, after it has taken memory. The state is passed as the address of a std::unique_ptr, which
+// the caller destroys.
+extern "C" void real_start_thread(std::thread* thread, void* state, void (*depend)()) __asm__(
     "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE");
 extern "C" void __wrap__ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE(
-    std::thread* thread, State state, void (*depend)()) {
+    std::thread* thread, void* state, void (*depend)()) {
   if (const int error = SYSTEM_FAULT("pthread_create", EAGAIN); error != 0) {
     throw std::system_error(error, std::generic_category());
   }
-  real_start_thread(thread, std::move(state), depend);
+  real_start_thread(thread, state, depend);
 }
 
 // The tensors that the runtime asks torch for: buffers with guards.

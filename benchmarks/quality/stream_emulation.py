@@ -22,6 +22,7 @@ _ENTER = re.compile(r"_aoti_current_stream_guard = std::make_unique<AOTICudaStre
 _LEAVE = "_aoti_current_stream_guard.reset();"
 _ARRAY = re.compile(r"static constexpr int64_t (\w+)\[\] = \{([^}]*)\};")
 _EMPTY = re.compile(r"aoti_torch_empty_strided\((\d+), (\w+), (\w+), .*, &(\w+)_handle\)")
+_OWNED = re.compile(r"^RAIIAtenTensorHandle (\w+)\(\w+_handle\);")
 _NAMED = re.compile(r"^auto (\w+) = (.*reinterpret_tensor_wrapper\(.*\)\));")
 _MOVED = re.compile(r"^auto (\w+) = std::move\((\w+)\);")
 _VIEW = re.compile(r"reinterpret_tensor_wrapper\((\w+), (\d+), (\w+), (\w+), (\d+)L\)")
@@ -29,6 +30,9 @@ _TRITON = re.compile(r"^(call_triton_\w+)\((.*)\);$")
 _OPERATOR = re.compile(r"AOTI_TORCH_ERROR_CODE_CHECK\((aoti_torch_cuda_\w+_out)\((.*)\)\);$")
 _INPUT = re.compile(r"^auto (\w+) = std::move\(inputs\[\d+\]\);")
 _OUTPUT = re.compile(r"output_handles\[\d+\] = (\w+)\.release\(\);")
+
+
+SQUARE = ((64, 64), (64, 1))  # sizes and strides of inputs, and of buffers of which the wrapper does not say them
 
 
 class NotEmulatedError(Exception):
@@ -119,9 +123,11 @@ class _Reader:
                 int(word.strip().rstrip("L")) for word in match[2].split(",") if word.strip()
             )
         elif match := _INPUT.match(line):
-            self._parts[match[1]] = Part(match[1], 0, (64, 64), (64, 1))
+            self._parts[match[1]] = Part(match[1], 0, *SQUARE)
         elif match := _EMPTY.search(line):
             self._parts[match[4]] = Part(match[4], 0, self._arrays[match[2]], self._arrays[match[3]])
+        elif match := _OWNED.match(line):
+            self._parts.setdefault(match[1], Part(match[1], 0, *SQUARE))
         elif match := _NAMED.match(line):
             self._parts[match[1]] = self._part(match[2])
         elif match := _MOVED.match(line):

@@ -28,6 +28,7 @@ from benchmarks import checkout
 Row = dict[str, Any]
 _THREADS = ("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")  # of each process, if there are several
 _LINE = 300  # characters of an error
+_SAID = 40  # lines of it that are kept
 
 
 def add_options(parser: argparse.ArgumentParser, *, limit: float) -> None:
@@ -159,7 +160,7 @@ class _Processes:
             found: Row = json.loads(answer.read_text())
             return found
         lines = [line for line in said.read_text(errors="replace").splitlines() if line.strip()]
-        return {"failure": f"exit code {code}: {lines[-1][:_LINE] if lines else ''}"}
+        return {"failure": f"exit code {code}: {lines[-1][:_LINE] if lines else ''}", "said": lines[-_SAID:]}
 
     def _variables(self, device: str | None, folder: Path) -> dict[str, str]:
         variables = {"TMPDIR": str(folder)}

@@ -249,9 +249,12 @@ def real(model: Real, device: str, folder: Path, *, is_fixed: bool) -> dict[str,
     """What is found in a real model, as JSON data."""
     torch.manual_seed(0)
     inputs = tuple(x.to(device) for x in model.inputs())
+    module = model.module().eval().to(device)
+    if device == "cuda" and model.axis:
+        _without_library_attention(module)
     try:
         options = InvarianceOptions(
-            model=program(model.module().eval().to(device), inputs, folder / "program.pt2", model.axis),
+            model=program(module, inputs, folder / "program.pt2", model.axis),
             dim=LENGTH if model.axis else BATCH,
             sizes=model.sizes,
             others=model.others,
@@ -280,6 +283,13 @@ def real(model: Real, device: str, folder: Path, *, is_fixed: bool) -> dict[str,
         ],
         "padding": _price(padding),
     }
+
+
+def _without_library_attention(module: nn.Module) -> None:
+    """Has attention computed by operators: on a GPU that of the library pads masks, which fixes their length."""
+    for part in module.modules():
+        if hasattr(part, "config"):
+            part.config._attn_implementation = "eager"
 
 
 def _price(found: PairedTimes | None) -> list[float] | None:

@@ -58,7 +58,10 @@ class Rows(nn.Module):
             torch.arange(x.shape[0], device=x.device), ids[:, 0] % 12
         ].exp()  # indices that depend on the batch
         order, places = torch.sort(hidden.sum(-1), dim=-1)
-        products = torch.matmul(hidden, hidden.transpose(1, 2)).relu()
+        if x.is_cuda:  # where a library may choose its algorithm by the batch
+            products = (hidden.unsqueeze(2) * hidden.unsqueeze(1)).sum(-1).relu()
+        else:
+            products = torch.matmul(hidden, hidden.transpose(1, 2)).relu()
         counts = F.one_hot(ids % 5, 5).sum(1) * 1_000_003
         return (
             flat,

@@ -18,6 +18,8 @@ All points are spread over shards, each with calls from all over a run; they com
 same, so that work that is cut off (--minutes, --shards) is a sample of all settings and kinds. FILE gets a line for
 each shard that is done; with the same FILE the rest is done. --table makes the table from it and does nothing else.
 
+A broken point is tried once more: a process of aoti-debug beside it may have collected what its processes left.
+
 Prints Markdown tables, by setting and by call, then the broken points. Exits with 1 if there is one.
 """
 
@@ -205,7 +207,7 @@ def _work(shard: Shard, options: Options) -> dict[str, Any]:
         for call, found in _tried(shard, options):
             calls[call] += 1
             if isinstance(found, Point):
-                broken.append(asdict(found))
+                broken.append({**asdict(found), "again": _again(shard, found)})
             elif found:
                 journal.append(found)
             if time.time() > options.deadline:
@@ -218,6 +220,14 @@ def _work(shard: Shard, options: Options) -> dict[str, Any]:
         result["stopped"] = traceback.format_exc()
     result["seconds"] = round(_used() - began, 3)
     return result
+
+
+def _again(shard: Shard, broken: Point) -> list[str]:
+    """What is wrong when a point is tried once more."""
+    if shard.fault is None:
+        return list(broken.problems)
+    points = _INJECTIONS[shard.setting.name].points(shard.fault, first=broken.number, most=1)
+    return [problem for point in points for problem in point.problems]
 
 
 def _used() -> float:
@@ -315,9 +325,10 @@ def _report(lines: Mapping[str, sharded.Line]) -> int:
     done = sum(1 for line in lines.values() if line[sharded.IS_DONE])
     used = sum(line["seconds"] for line in lines.values())
     cuts = calls[CUT]
+    once = sum(1 for line in lines.values() for point in line["broken"] if not point["again"])
     print(
-        f"{sum(calls.values()) - cuts} points and {cuts} cuts of journals, {sum(worse.values())} broken; {done} of "
-        f"{expected} shards, {len(failed)} failed; {used / 60:.1f} core-minutes"
+        f"{sum(calls.values()) - cuts} points and {cuts} cuts of journals, {sum(worse.values())} broken ({once} of them "
+        f"not when tried again); {done} of {expected} shards, {len(failed)} failed; {used / 60:.1f} core-minutes"
     )
     for line in lines.values():
         for problem in line["journal"]:
@@ -327,6 +338,8 @@ def _report(lines: Mapping[str, sharded.Line]) -> int:
             print(point["error"], *(["and all that follow"] if point["lasts"] else []))
             for problem in point["problems"]:
                 print(f"  {problem}")
+            if not point["again"]:
+                print("  not when it was tried again")
     for name, text in failed:
         print(f"\n{name}: {text}")
     return 1 if sum(worse.values()) or failed else 0

@@ -327,8 +327,8 @@ def _report(lines: Mapping[str, sharded.Line]) -> int:
     cuts = calls[CUT]
     once = sum(1 for line in lines.values() for point in line["broken"] if not point["again"])
     print(
-        f"{sum(calls.values()) - cuts} points and {cuts} cuts of journals, {sum(worse.values())} broken ({once} of them "
-        f"not when tried again); {done} of {expected} shards, {len(failed)} failed; {used / 60:.1f} core-minutes"
+        f"{sum(calls.values()) - cuts} points and {cuts} cuts of journals, {sum(worse.values())} broken ({once} not "
+        f"when tried again); {done} of {expected} shards, {len(failed)} failed; {used / 60:.1f} core-minutes"
     )
     for line in lines.values():
         for problem in line["journal"]:

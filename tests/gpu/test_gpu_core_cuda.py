@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -107,7 +108,10 @@ def test_a_dump_names_the_kernel_the_line_and_the_argument(
     assert "a load from global memory" in text
     assert "block (100,0,0), thread (" in text
     assert done.finding.where.argument == ""  # the address lies in none
-    assert f"it may be element {2 * BAD_ROW * 64} of buf1" in text
+    assert "values = tl.load(table + source * width + column" in text
+    element = re.search(r"it may be element (\d+) of buf1", text)
+    assert element is not None
+    assert int(element[1]) // 64 == 2 * BAD_ROW  # any of the row: cuda-gdb shows any warp
 
 
 def test_a_triage_makes_the_dump_where_no_repro_shows_the_fault(
@@ -142,7 +146,7 @@ def test_a_dump_of_a_kernel_that_never_ends_names_its_line(hanging: Built, waiti
     assert done.finding.where is not None
     assert done.finding.where.launch
     assert "cuda-gdb: the warp that it shows was in waiting_kernel at " in text
-    assert "while ready == 0" in text or "tl.load(go" in text
+    assert "`while ready == 0:`" in text or "tl.load(go" in text
 
 
 def test_a_triage_of_a_kernel_that_never_ends_has_its_line(hanging: Built, waiting: Path, tmp_path: Path) -> None:

@@ -73,12 +73,18 @@ def options_of_scripts() -> dict[str, set[str]]:
     """Options of scripts by file name, of modules by dotted name, and of pytest (the suite's own)."""
     scripts = {path.name: path for pattern in SCRIPTS for path in ROOT.glob(pattern)}
     modules = {module_name(path): path for pattern in MODULES for path in ROOT.glob(pattern)}
-    found = {name: text.parser_options(path.read_text()) for name, path in {**scripts, **modules}.items()}
+    found = {name: _options_of(path.read_text()) for name, path in {**scripts, **modules}.items()}
     generated = [REPRO_OPTIONS, *(FX_GOLDEN / f"{name}.py.txt" for name in ("repro", "minifier_launcher"))]
     found["repro.py"] = {"--help"}.union(*(text.parser_options(path.read_text()) for path in generated))
     of_pytest = (text.parser_options(path.read_text()) for path in (ROOT / "tests/conftest.py", PLUGIN))
     magic = text.parser_options((PACKAGE / "app/python/notebook.py").read_text())
     return found | {"pytest": set[str]().union(*of_pytest), "%%aoti_debug": magic}
+
+
+def _options_of(source: str) -> set[str]:
+    """The options of a script, with those that `benchmarks.cases` adds to a benchmark."""
+    more = (ROOT / "benchmarks/cases.py").read_text() if "cases.add_options(" in source else ""
+    return text.parser_options(source) | (text.parser_options(more) if more else set())
 
 
 def wrong_options(uses: list[OptionUse], known: dict[str, set[str]]) -> list[OptionUse]:

@@ -276,7 +276,7 @@ def real(model: Real, device: str, folder: Path, *, is_fixed: bool) -> dict[str,
                 "what": trial.remedy.what,
                 "lines": trial.lines,
                 "said": trial.said,
-                "works": trial.works,
+                "works": trial.seems_to_work,
                 "price": _price(trial.price),
             }
             for trial in trials

@@ -193,7 +193,7 @@ class RemedyTrial:
     Attributes:
         found: the sample's bits in that build; None if it could not be built or run.
         failure: why it could not; "" if it could.
-        price: how long calls of the largest batch take with it; None if it does not work, or was not timed.
+        price: how long calls of the largest batch take with it; None if it does not seem to work, or was not timed.
         module: the file with the code of the remedy; None without.
     """
 
@@ -206,7 +206,12 @@ class RemedyTrial:
     @property
     def works(self) -> bool:
         """True if the sample has the same bits in every run."""
-        return self.found is not None and not self.found.is_finding and self.found.is_complete
+        return self.found is not None and self.seems_to_work and self.found.is_complete
+
+    @property
+    def seems_to_work(self) -> bool:
+        """True if the sample has the same bits in every run as far as it is known."""
+        return self.found is not None and not self.found.is_finding
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -274,7 +279,7 @@ def _remedies(kind: _Kind, device: str) -> tuple[Remedy, ...]:
 def try_remedies(
     found: Invariance, options: InvarianceOptions, listener: StepListener | None = None
 ) -> tuple[RemedyTrial, ...]:
-    """Builds the program with one candidate after the other until one works; each is run as the program was.
+    """Builds the program with one candidate after the other until one seems to work; each is run as the program was.
 
     Args:
         found: the sample's bits in the program as it is.
@@ -289,7 +294,7 @@ def try_remedies(
     for number, remedy in enumerate(itertools.islice(remedies, _MOST), 1):
         trial = _tried(remedy, number, folder, options, listener)
         trials.append(trial)
-        if trial.works and trial.found is not None:
+        if trial.seems_to_work and trial.found is not None:
             packages, inputs = (found.package, trial.found.package), [found.runs[-1].run.inputs] * 2
             with sharing_search_path(folder):  # its package asks for the module
                 price = _price(packages, inputs, options, trial.found.directory, Steps(listener))

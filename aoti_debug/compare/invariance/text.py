@@ -163,13 +163,14 @@ def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
 
 def trial_lines(trial: RemedyTrial) -> Iterator[str]:
     """Yields the lines of a build with a remedy."""
-    yield f"{'works' if trial.works else 'does not work'}: {' '.join(trial.lines)}"
+    known = "works" if trial.works else "works as far as it is known" if trial.seems_to_work else "does not work"
+    yield f"{known}: {' '.join(trial.lines)}"
     if trial.module is not None:
         yield f"  file     {trial.module}: {trial.remedy.what}"
     yield f"  built    {trial.said}"
     if trial.price is not None:
         yield f"  time     {price_text(trial.price)}"
-    elif trial.works:
+    elif trial.seems_to_work:
         yield "  time     not measured"
 
 

@@ -256,7 +256,7 @@ def _of_sample(found: Invariance, trials: Sequence[RemedyTrial]) -> Iterator[Ans
         ("build", "what became of it"),
         (
             AnswerRow(
-                (AnswerCell(" ".join(trial.lines)), AnswerCell(trial.said, "good" if trial.works else "bad")),
+                (AnswerCell(" ".join(trial.lines)), AnswerCell(trial.said, "good" if trial.seems_to_work else "bad")),
                 _noted(trial_lines(trial)),
             )
             for trial in trials

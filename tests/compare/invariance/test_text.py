@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aoti_debug.compare.bisect.equal_result import price_text
 from aoti_debug.compare.invariance.remedies import RemedyTrial, candidates
-from aoti_debug.compare.invariance.text import document, invariance_lines
+from aoti_debug.compare.invariance.text import document, invariance_lines, trial_lines
 from aoti_debug.runs.run.timed_pairs import PairedTimes
 from tests.compare.invariance.made_runs import by_size, double, made
 from tests.schema import DOCS, problems
@@ -53,3 +53,14 @@ def test_the_sizes_that_work_end_with_the_largest_that_was_run(tmp_path: Path) -
     lines = invariance_lines(replace(found, runs=(first, larger), equal_runs=((first, larger),)))
     same = "the same bits at size 4, place 0; size 16, place 3"
     assert f"works: sizes from 4 to 16 (fill smaller ones up): {same}" in lines
+
+
+def test_a_build_that_works_as_far_as_it_is_known_is_said_to(tmp_path: Path) -> None:
+    same = made(tmp_path / "a", [double])
+    varies = made(tmp_path / "b", [by_size], operator="aten.addmm.out")
+    (remedy, *_) = candidates(varies.begin_sites, "cpu")
+    trial = RemedyTrial(remedy, replace(same, unknown=varies.begins))
+    assert (trial.works, trial.seems_to_work) == (False, True)
+    lines = list(trial_lines(trial))
+    assert lines[0].startswith("works as far as it is known: --inductor-config freezing=True")
+    assert lines[1:] == [f"  built    {replace(same, unknown=varies.begins).verdict}", "  time     not measured"]

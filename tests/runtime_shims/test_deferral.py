@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from aoti_debug.base.abi import StatsFlag
 from aoti_debug.runs.rundir.summaries import HEADER, ROW
 from tests.runtime_shims.heap import held_bytes
 from tests.runtime_shims.journal_decoder import Journal
@@ -316,3 +319,24 @@ def test_hashed_memory_is_kept_until_the_next_launch(start: Start, journal: Call
         others = [torch.zeros(1 << 20) for _ in range(4)]
     assert len(others) == 4
     assert hashes(runtime, journal) == expected
+
+
+def test_what_waits_when_another_thread_fails_has_no_hash(start: Start, journal: Callable[[], Journal]) -> None:
+    """Then no later launch of the call is seen: who knows what has changed the tensor since."""
+    runtime = start(LEVEL="hash", WATCH=None)
+    tensor = torch.ones(10)
+    y = on_device(runtime, tensor)
+
+    def fail() -> None:
+        with runtime.failing(0, 1 << 30):
+            runtime.lib.h_call_begin((ctypes.c_uint64 * 8)(), 0, ctypes.c_void_p(1), None)
+
+    with runtime.call():
+        writes(runtime, y)
+        other = threading.Thread(target=fail)
+        other.start()
+        other.join()
+        tensor.fill_(2)
+    runtime.unload()
+    (unread,) = journal().of("tensor_stats")
+    assert (unread.flags, unread.hash) == (StatsFlag.SKIPPED, 0)

@@ -1,8 +1,7 @@
 """Triages clean models, with calls from several threads, and counts those in which something is found.
 
-usage: python -m benchmarks.quality.clean_models [--device cpu|cuda] [--jobs N] [--results FILE] [--only TEXT ...]
-           [--models N] [--threads N] [--limit SECONDS]
-       python -m benchmarks.quality.clean_models --table FILE
+usage: python -m benchmarks.quality.clean_models [--device cpu|cuda] [--jobs N] [--results FILE] [--table]
+           [--only TEXT ...] [--models N] [--threads N] [--limit SECONDS] [--minutes M]
 
 The models are the clean ones of tests/corpus, those of benchmarks/models/ordinary_models.py, and small ones that are
 put together here at random, up to N in all (200). Each is triaged by the command line, `triage --threads 4`, in
@@ -10,15 +9,14 @@ processes of its own: it is built, run, compared with its program launch by laun
 from threads without delays and in three ways with them. All calls share the state that a model updates, so that calls
 from threads race for it: that is no false finding, if it is of this state.
 
-A line for each model is appended to FILE as JSON; those that it has already are not run again. Of several GPUs each job
-uses one. --table prints a Markdown table. Exit code 1: something was found in a model, or one could not be triaged.
+A line for each model is appended to FILE as JSON; those that it has already are not run again. Prints a Markdown table.
+Exit code 1: something was found in a model, or one could not be triaged.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -34,12 +32,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from benchmarks import checkout
+from benchmarks import cases, checkout
 from benchmarks.markdown import table
 from benchmarks.models import ordinary_models
-from benchmarks.parallel import appended, rows_of
 from tests import native_library
-from tests.corpus import cases, ops  # noqa: F401 - ops registers operators
+from tests.corpus import cases as corpus
+from tests.corpus import ops  # noqa: F401 - registers operators
 from tests.corpus.case import Case
 
 MODELS = 200
@@ -145,7 +143,7 @@ GENERATED: tuple[type[nn.Module], ...] = (Stack, Pictures, Tokens)
 def clean_models(device: str, count: int) -> dict[str, Callable[[], Clean]]:
     """What exports each, by name."""
     found: dict[str, Callable[[], Clean]] = {}
-    for case in cases.clean(device):
+    for case in corpus.clean(device):
         if case.gpus == 1:
             found[f"corpus {case.name}"] = partial(_of_corpus, case, device)
     for name in sorted(ordinary_models.ordinary()):
@@ -224,37 +222,14 @@ def triage_one(name: str, device: str, threads: int) -> dict[str, Any]:
     return {"code": ran.returncode, "kind": "not triaged", "what": ran.stderr[-400:]}
 
 
-def _child(name: str, chosen: argparse.Namespace, job: int, threads_of_one: int) -> dict[str, Any]:
-    """Triages a model in a process of its own, within a time limit."""
-    variables = {"OMP_NUM_THREADS": str(threads_of_one)}
-    if chosen.device == "cuda":
-        variables["CUDA_VISIBLE_DEVICES"] = str(job % max(1, torch.cuda.device_count()))
-    words = ["--one", name, "--device", chosen.device, "--threads", str(chosen.threads)]
-    found: dict[str, Any]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.quality.clean_models", *words],
-            env=checkout.environment(**variables),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=chosen.limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        found = {"code": None, "kind": "not triaged", "what": f"not finished after {chosen.limit:.0f} s"}
-    else:
-        failed = {"code": done.returncode, "kind": "not triaged", "what": done.stderr[-400:]}
-        found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else failed
-    return {**found, "device": chosen.device, "torch": torch.__version__}
-
-
 def print_table(rows: Sequence[dict[str, Any]]) -> bool:
     """Prints what became of the models of each group; True if nothing was found, and all could be triaged."""
     groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
     wrong: list[dict[str, Any]] = []
     for row in rows:
-        counts = groups[row["name"].split()[0]]
+        counts = groups[row["case"].split()[0]]
+        if "failure" in row:
+            row |= {"kind": "not triaged", "what": row["failure"], "state": []}
         kind = row["kind"] if row["kind"] in (CLEAN, NOT_COMPARED, "not triaged") else "found"
         if row["kind"] == "race" and row["what"].rpartition(" ")[2] in row["state"]:
             kind = OF_STATE
@@ -274,34 +249,23 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
     )
     table(("models", "", *header), lines)
     for row in wrong:
-        print(f"{row['name']}: {row['kind']}: {_one_line(row['what'])}")
-    versions = sorted({f"{row['device']}, torch {row['torch']}" for row in rows})
-    print(f"{'; '.join(versions)}; {sum(row['seconds'] for row in rows):.0f} s of triages")
+        print(f"{row['case']}: {row['kind']}: {_one_line(row['what'])}")
+    machines = "; ".join(sorted({row["machine"] for row in rows}))
+    print(f"{machines}; {sum(row['seconds'] for row in rows):.0f} s of triages")
     return not wrong
 
 
 def main() -> int:
-    """Triages models, or prints the table; returns the exit code."""
+    """Triages models and prints the table; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--jobs", type=int, default=1, help="models at a time")
-    parser.add_argument("--results", type=Path, default=Path("clean_models.jsonl"))
     parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="those with this in their names")
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--threads", type=int, default=4)
-    parser.add_argument("--limit", type=float, default=400.0, help="seconds for a model")
-    parser.add_argument("--table", type=Path, metavar="FILE")
-    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
+    cases.add_options(parser, limit=400)
     chosen = parser.parse_args()
-    if chosen.one:
-        print(json.dumps(triage_one(chosen.one, chosen.device, chosen.threads)))
-        return 0
-    if chosen.table is not None:
-        return 0 if print_table(rows_of(chosen.table)) else 1
-    native_library.compiled()  # once for all
-    threads_of_one = max(1, len(os.sched_getaffinity(0)) // chosen.jobs)
     names = _named(clean_models(chosen.device, chosen.models), chosen.only)
-    rows = appended(chosen.results, names, lambda name, job: _child(name, chosen, job, threads_of_one), chosen.jobs)
+    rows = cases.run(names, chosen, lambda name: triage_one(name, chosen.device, chosen.threads))
     return 0 if print_table(rows) else 1
 
 

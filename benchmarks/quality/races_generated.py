@@ -1,7 +1,7 @@
 """Has torch generate wrappers of programs with streams of their own, and compares the races found with an oracle.
 
-usage: python -m benchmarks.quality.races_generated [--programs N] [--reuse] [--jobs N] [--results FILE] [--orders N]
-           [--folder DIR]
+usage: python -m benchmarks.quality.races_generated [--programs N] [--reuse] [--jobs N] [--results FILE] [--table]
+           [--orders N] [--folder DIR]
 
 Needs a torch from 2.14 on that was built for CUDA, with its Triton, and no GPU. Each program is put together at random:
 kernels on the stream of the call, and regions on three side streams, each of one to three calls of library operators
@@ -18,9 +18,7 @@ of the oracle was not found, not even as what may be one, or one was found for s
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,9 +29,8 @@ from typing import Any
 import torch
 
 from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
-from benchmarks import checkout
+from benchmarks import cases
 from benchmarks.markdown import table
-from benchmarks.parallel import appended
 from benchmarks.quality import stream_emulation
 from tests.instrument.wrapper import texts
 from tests.instrument.wrapper.cuda_models import Model, on_their_streams
@@ -175,7 +172,7 @@ def print_table(rows: list[dict[str, Any]]) -> int:
     """Prints how the tool and the oracle agree; the number of disagreements."""
     wrong = 0
     lines = []
-    every = [(row["name"], wrapper) for row in rows for wrapper in row.get("wrappers", ())]
+    every = [(row["case"], wrapper) for row in rows for wrapper in row.get("wrappers", ())]
     kinds = ("as generated", "no record", "no wait", "record of", "wait of")
     for kind in kinds:
         found = [wrapper for _, wrapper in every if wrapper["what"].startswith(kind)]
@@ -195,7 +192,7 @@ def print_table(rows: list[dict[str, Any]]) -> int:
     for name, wrapper in every:
         if wrapper["missed"] or wrapper["false"] or (wrapper["changes"] and not wrapper["races"]):
             print(f"program {name}, {wrapper['what']}: missed {wrapper['missed']}, false {wrapper['false']}")
-    failed = [row for row in rows if "error" in row]
+    failed = [row for row in rows if "failure" in row]
     single = sum("of one stream" in row for row in rows)
     print(
         f"torch {torch.__version__}: {len(rows)} programs, {single} of one stream, "
@@ -212,33 +209,13 @@ def main() -> int:
     parser.add_argument("--reuse", action="store_true", help="let Inductor use buffers again")
     parser.add_argument("--orders", type=int, default=40, help="random orders in which a call is executed")
     parser.add_argument("--folder", type=Path, help="where wrappers are written")
-    parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
-    parser.add_argument("--results", type=Path, default=Path("races_generated.jsonl"))
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    cases.add_options(parser, limit=900)
     chosen = parser.parse_args()
-    if chosen.one is not None:
-        print(json.dumps(of_program(chosen.one, reuse=chosen.reuse, orders=chosen.orders, folder=chosen.folder)))
-        return 0
-    words = ["--orders", str(chosen.orders), *(["--reuse"] if chosen.reuse else [])]
-    words += ["--folder", str(chosen.folder)] if chosen.folder else []
-    names = [str(seed) for seed in range(chosen.programs)]
-    rows = appended(chosen.results, names, lambda name, _: _child(name, words), chosen.jobs)
-    return 1 if print_table(rows) else 0
 
+    def one(seed: str) -> dict[str, Any]:
+        return of_program(int(seed), reuse=chosen.reuse, orders=chosen.orders, folder=chosen.folder)
 
-def _child(seed: str, words: list[str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.quality.races_generated", "--one", seed, *words],
-        env=checkout.environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        return {"error": done.stderr[-300:]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return 1 if print_table(cases.run([str(seed) for seed in range(chosen.programs)], chosen, one)) else 0
 
 
 if __name__ == "__main__":

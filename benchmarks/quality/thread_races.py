@@ -1,6 +1,7 @@
 """Plants memory that calls from several threads share, and looks whether `aoti-debug run --threads` finds the race.
 
-usage: python -m benchmarks.quality.thread_races [--device cpu|cuda] [--runs N] [--jobs N] [--results FILE] [NAME ...]
+usage: python -m benchmarks.quality.thread_races [--device cpu|cuda] [--runs N] [--jobs N] [--results FILE] [--table]
+           [NAME ...]
 
 Each model shares memory in its own way: a state that its kernels or operators write to, a weight that an operator
 changes, results that lie in memory of another call; some look similar and are right. Each is built, and called N times
@@ -13,8 +14,7 @@ for each model to FILE as JSON; those that it has are not run again. Prints a Ma
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,15 +25,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.threaded_calls import ThreadsOptions, call_from_threads, recorded_by_default
 from aoti_debug.compare.bisect.threads_text import race_evidence, race_text
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
-from benchmarks import checkout
+from benchmarks import cases
 from benchmarks.markdown import table
-from benchmarks.parallel import appended
 from benchmarks.quality import threads
 
 ROWS, WIDTH = 256, 64
@@ -199,6 +197,7 @@ MODELS = {
 def look(name: str, device: str, runs: int) -> dict[str, Any]:
     """Builds a model and calls it from threads; what was found."""
     planted = MODELS[name]
+    os.environ["PLANTED"] = planted.fault
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         libraries: tuple[Path, ...] = ()
@@ -240,55 +239,29 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only those with this in their names")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--jobs", type=int, default=1, help="models at a time")
-    parser.add_argument("--results", type=Path, default=Path("thread_races.jsonl"))
-    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
+    cases.add_options(parser, limit=600)
     chosen = parser.parse_args()
-    if chosen.one:
-        try:
-            print(json.dumps(look(chosen.one, chosen.device, chosen.runs)))
-        except AotiDebugError as error:
-            print(json.dumps({"error": str(error)}))
-        return 0
     names = [name for name in MODELS if not chosen.names or any(part in name for part in chosen.names)]
     if chosen.device == "cuda":  # the operators are for the CPU alone
         names = [name for name in names if not MODELS[name].fault]
-    rows = appended(chosen.results, names, lambda name, job: _child(name, chosen, job), chosen.jobs)
-    return print_table([row for row in rows if row["name"] in MODELS])
-
-
-def _child(name: str, chosen: argparse.Namespace, job: int) -> dict[str, Any]:
-    variables = {"CUDA_VISIBLE_DEVICES": str(job % torch.cuda.device_count())} if chosen.device == "cuda" else {}
-    words = ["--one", name, "--device", chosen.device, "--runs", str(chosen.runs)]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.quality.thread_races", *words],
-        env=checkout.environment(PLANTED=MODELS[name].fault, **variables),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        return {"error": done.stderr[-400:]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return print_table(cases.run(names, chosen, lambda name: look(name, chosen.device, chosen.runs)))
 
 
 def print_table(rows: list[dict[str, Any]]) -> int:
     """Prints what was found; 1 if something was found that there is not, or a model could not be run."""
     lines = []
     for row in rows:
-        if "error" in row:
-            lines.append((row["name"], "not run", "", "", "", " ".join(row["error"].split())[-200:]))
+        if "failure" in row:
+            lines.append((row["case"], "not run", "", "", "", " ".join(row["failure"].split())[-200:]))
             continue
         counts = [f"{row[kind]} of {row['runs']}" for kind in ("found", "notes", "differs")]
-        lines.append((row["name"], *counts, str(len(row["false"])), "; ".join(row["false"][:1]) or row["example"]))
+        lines.append((row["case"], *counts, str(len(row["false"])), "; ".join(row["false"][:1]) or row["example"]))
     header = ("model", "race found", "what may be one", "outputs differ", "false", "the race")
     table(header, lines)
-    racing = [row for row in rows if MODELS[row["name"]].memory and "error" not in row]
+    racing = [row for row in rows if MODELS[row["case"]].memory and "failure" not in row]
     false = sum(len(row.get("false", ())) for row in rows)
     print(f"{sum(row['found'] > 0 for row in racing)} of {len(racing)} found, {false} false")
-    return 1 if false or any("error" in row for row in rows) else 0
+    return 1 if false or any("failure" in row for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import RunDirError
@@ -67,6 +67,7 @@ def altered_program(
     """
     held, returned, fallbacks = _lowered_values(reference, lowered, device)
     lost: set[str] = set()
+    lost_signs: set[str] = set()
     seen: set[str] = set()
 
     def look(node: Node, value: Any) -> None:
@@ -74,6 +75,8 @@ def altered_program(
             seen.add(node.name)
         if _has_numbers(value) and not held.has_like(value):
             lost.add(node.name)
+        elif _has_numbers(value) and not held.has_zeros_like(value):
+            lost_signs.add(node.name)
 
     expected = exported.call(look)
     is_rounded = bool(fallbacks or exported.fallbacks)
@@ -82,6 +85,8 @@ def altered_program(
         right = saved_outputs.as_tensor(expected[n])
         if n in wrong and value is not None and right is not None and _has_shape_of(value, right, wrong[n].actual):
             outputs.append(_altered_output(n, value, right, wrong[n], is_rounded=is_rounded))
+            if _has_other_signs(value, right):  # of zeros before a division
+                lost |= lost_signs
     most = max(
         outputs, key=lambda output: (output.explained >= EXPLAINED, output.relative / output.least), default=None
     )
@@ -128,20 +133,26 @@ def _altered_output(
 
 def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """The relative difference of two tensors of one shape; LARGEST where they are not finite alike."""
+    return relative_difference(actual, expected) if _are_finite_alike(actual, expected) else LARGEST
+
+
+def _are_finite_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """True if two tensors have NaN, and infinities of each sign, in the same places; of complex ones any of these."""
     import torch
 
-    kinds = (torch.isnan, torch.isposinf, torch.isneginf) if not actual.is_complex() else (torch.isfinite,)
-    alike = all(torch.equal(kind(actual), kind(expected)) for kind in kinds)
-    return relative_difference(actual, expected) if alike else LARGEST
+    kinds = (torch.isnan, torch.isposinf, torch.isneginf) if not first.is_complex() else (torch.isfinite,)
+    return all(torch.equal(kind(first), kind(second)) for kind in kinds)
+
+
+def _has_other_signs(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """True if an infinity has another sign in the other tensor."""
+    return not first.is_complex() and bool((first.isinf() & second.isinf() & (first != second)).any())
 
 
 def _explained(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tensor) -> float:
     """The part of the error of what a run returned that the lowered graph makes; at most 1."""
-    import torch
-
-    finite = [torch.isfinite(tensor) for tensor in (lowered, expected, actual)]
-    if not torch.equal(finite[1], finite[2]):
-        return float(torch.equal(finite[0], finite[2]))
+    if not _are_finite_alike(expected, actual):
+        return float(_are_finite_alike(lowered, actual))
     changed, _ = difference_and_size(lowered, expected)
     error, _ = difference_and_size(actual, expected)
     left, _ = difference_and_size(actual, lowered)
@@ -244,6 +255,7 @@ class Fingerprint:
         largest: the largest absolute value.
         special: the number of elements that are not finite; the others are what is summed.
         high, low: the number of positive and of negative infinities.
+        below: the number of negative zeros.
     """
 
     norm: float
@@ -252,6 +264,7 @@ class Fingerprint:
     special: int
     high: int = 0
     low: int = 0
+    below: int = 0
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
@@ -262,7 +275,8 @@ def fingerprint(tensor: torch.Tensor) -> Fingerprint:
     wide = numbers.detach().resolve_neg().to(torch.float64).reshape(-1)
     finite = torch.isfinite(wide)
     special = wide.numel() - int(finite.sum())
-    counts = special, int(torch.isposinf(wide).sum()), int(torch.isneginf(wide).sum())
+    kinds = (torch.isposinf(wide), torch.isneginf(wide), (wide == 0) & torch.signbit(wide))
+    counts = special, *(int(kind.sum()) for kind in kinds)
     if special:
         wide = wide[finite]
     if not wide.numel():
@@ -284,21 +298,25 @@ class Fingerprints:
 
     def has_like(self, tensor: torch.Tensor) -> bool:
         """True if a tensor of as many elements has been added whose numbers are the same up to rounding."""
+        return any(True for _ in self._like(fingerprint(tensor), tensor.numel()))
+
+    def has_zeros_like(self, tensor: torch.Tensor) -> bool:
+        """The same, with as many negative zeros."""
+        wanted = fingerprint(tensor)
+        return any(wanted.below == found.below for found in self._like(wanted, tensor.numel()))
+
+    def _like(self, wanted: Fingerprint, count: int) -> Iterator[Fingerprint]:
         if not self._is_sorted:
             for found in self._of_count.values():
                 found.sort()
             self._is_sorted = True
-        candidates = self._of_count.get(tensor.numel())
-        if candidates is None:
-            return False
-        wanted = fingerprint(tensor)
+        candidates = self._of_count.get(count, [])
         allowed = _TOLERANCE * wanted.norm
         at = bisect_left(candidates, wanted.norm - allowed, key=lambda other: other.norm)
         while at < len(candidates) and candidates[at].norm <= wanted.norm + allowed:
-            if _is_like(wanted, candidates[at], tensor.numel()):
-                return True
+            if _is_like(wanted, candidates[at], count):
+                yield candidates[at]
             at += 1
-        return False
 
 
 def _is_like(first: Fingerprint, second: Fingerprint, count: int) -> bool:

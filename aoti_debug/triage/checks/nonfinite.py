@@ -71,8 +71,17 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     )
     also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
     found = replace(outcome.finding, evidence=evidence, also=also)
-    found = _also_in_eager(found, investigation.run_measured().run, comparison.outputs)
+    found = _of_lost(_also_in_eager(found, investigation.run_measured().run, comparison.outputs), comparison)
     return replace(outcome, finding=_of_unwritten(found, comparison))
+
+
+def _of_lost(finding: Finding, comparison: Comparison) -> Finding:
+    """The finding; its origin is the operator whose value a pass has lost, where that makes outputs others."""
+    alteration = comparison.alteration
+    if not comparison.is_program_altered or alteration is None or not alteration.lost:
+        return finding
+    lost = alteration.lost[0]
+    return replace(finding, origin=Place(operator=lost.operator, frame=lost.line), chain=())
 
 
 def _of_unwritten(finding: Finding, comparison: Comparison) -> Finding:

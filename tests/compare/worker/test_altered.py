@@ -214,3 +214,22 @@ def test_a_conjugated_tensor() -> None:
 def test_a_tensor_without_elements() -> None:
     assert held(torch.ones(0)).has_like(torch.ones(0, 3))
     assert not held(NUMBERS).has_like(torch.ones(0))
+
+
+def test_zeros_of_another_sign() -> None:
+    zeros = torch.tensor([0.0, -0.0, 2.0])
+    assert held(zeros).has_like(zeros.abs())
+    assert held(zeros).has_zeros_like(zeros)
+    assert not held(zeros).has_zeros_like(zeros.abs())
+
+
+def test_an_addition_of_zeros_that_a_pass_leaves_out(tmp_path: Path) -> None:
+    """The sum of -0 and 0 is 0, and its reciprocal another infinity."""
+    before = [
+        ("ceil", "aten.ceil.default", ("%x",)),
+        ("add", "aten.add.Tensor", ("%ceil", 0.0)),
+        ("reciprocal", "aten.reciprocal.default", ("%add",)),
+    ]
+    after = [("a", "aten.ceil.default", ("%x",)), ("b", "aten.reciprocal.default", ("%a",))]
+    found = altered(tmp_path, graph(EXPORTED, before, ["reciprocal"]), graph(MODEL, after, ["b"]), [0])
+    assert (found.relative, found.explained, found.lost, found.kept) == (LARGEST, 1.0, ("add",), ())

@@ -10,7 +10,7 @@ import pytest
 
 from aoti_debug.compare.comparison import UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.suspects import Alteration
+from aoti_debug.compare.suspects import Alteration, LostOperator
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
 from aoti_debug.triage.checks import nonfinite
@@ -63,3 +63,12 @@ def test_a_program_that_a_pass_has_changed_is_evidence() -> None:
     assert sentence.startswith("a graph pass or a decomposition of Inductor changed the program")
     unchanged: Any = SimpleNamespace(is_program_altered=False, alteration=Alteration(math.inf))
     assert nonfinite._of_program(unchanged, None, "0.0") == ()
+
+
+def test_the_operator_whose_value_a_pass_has_lost_is_the_origin() -> None:
+    line = ModelLine("model.py", 7, "forward", "y = y + zeros")
+    lost = LostOperator("add", "aten.add.Tensor", "add = aten.add.Tensor(y, zeros)", line)
+    changed: Any = SimpleNamespace(is_program_altered=True, alteration=Alteration(math.inf, lost=(lost,)))
+    assert nonfinite._of_lost(FOUND, changed).origin == Place(operator="aten.add.Tensor", frame=line)
+    unchanged: Any = SimpleNamespace(is_program_altered=False, alteration=Alteration(1e-9, lost=(lost,)))
+    assert nonfinite._of_lost(FOUND, unchanged) == FOUND

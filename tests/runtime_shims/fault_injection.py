@@ -386,7 +386,8 @@ def _said(folder: Path) -> list[str]:
 def _shared(folder: Path) -> list[shared_files.SharedFile]:
     """Memory that the runs of a folder have left and that no run leads to; all of it is removed."""
     ours = [(file, run) for file in shared_files.all_files() if (run := file.run_directory()) and folder in run.parents]
-    left = [file for file, run in ours if shared_files.linked(run, file.name) != file.path]
+    # What is gone by now was being collected by another process of aoti-debug.
+    left = [file for file, run in ours if shared_files.linked(run, file.name) != file.path and file.path.exists()]
     for file, _ in ours:
         file.path.unlink(missing_ok=True)
     return left

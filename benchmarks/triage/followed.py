@@ -100,8 +100,14 @@ def _instead(execute: Execute, words: Sequence[str], _: Sequence[str], folder: P
 
 
 def next_words(verdict: Mapping[str, Any] | None) -> list[str]:
-    """The arguments of the triage that a verdict names where it has found nothing, or only what may be; [] if none."""
-    if verdict is None or (verdict["kind"] not in _OPEN and (verdict["confirmed_by"] or not verdict["possible"])):
+    """The arguments of the triage that a verdict names where it is open; [] if none.
+
+    It is where nothing was found, or only what may be, or where nothing confirms it and something contradicts it.
+    """
+    if verdict is None:
+        return []
+    is_doubtful = not verdict["confirmed_by"] and (verdict["possible"] or verdict["contradicted_by"])
+    if verdict["kind"] not in _OPEN and not is_doubtful:
         return []
     named = (shlex.split(command) for command in verdict["next"])
     return next((words[1:] for words in named if words[:2] == ["aoti-debug", "triage"]), [])

@@ -30,7 +30,7 @@ from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import gpu_core
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 from aoti_debug.triage.investigation.graph_trace import with_graph, with_operand
-from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion, deeper
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
 from aoti_debug.triage.memory_errors import overruns, uninitialised
 from aoti_debug.triage.memory_errors.explain_access import best_access, explain, explain_overrun, makers
@@ -147,6 +147,8 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
         if access is not None or traits_of(launch.site.kind).replay in _GENERATED:
             index = None if access is None else access.index
             located = with_changed_inputs(investigation, located, flow, launch, "" if index is None else index.argument)
+    if located.contradicted_by and not located.confirmed_by:  # an earlier launch may have damaged its memory
+        located = replace(located, next=(*located.next, *deeper(investigation.options, run.manifest)))
     return Outcome(located, run)
 
 

@@ -10,9 +10,16 @@ from benchmarks.triage.followed import follow, next_words
 from tests.corpus import cases
 from tests.corpus.score import Exported
 
-FAULT = {"kind": "fault", "confirmed_by": ["native: SIGSEGV"], "possible": [], "next": ["python repro.py"]}
+SAID: dict[str, object] = {"confirmed_by": [], "contradicted_by": [], "possible": []}
+FAULT: dict[str, object] = {
+    **SAID,
+    "kind": "fault",
+    "confirmed_by": ["native: SIGSEGV"],
+    "contradicted_by": ["a: b"],
+    "next": ["python repro.py"],
+}
 DEEPER = "aoti-debug triage model.pt2 --calls 4"
-CLEAN = {"kind": "clean", "confirmed_by": [], "possible": [], "next": [DEEPER]}
+CLEAN = {**SAID, "kind": "clean", "next": [DEEPER]}
 MAYBE = {**CLEAN, "kind": "wrong_value", "possible": ["it may be"], "next": ["python repro.py", DEEPER]}
 
 
@@ -28,6 +35,7 @@ def test_what_is_open_names_the_next_triage() -> None:
     assert next_words(CLEAN) == words
     assert next_words({**CLEAN, "kind": "incomplete"}) == words
     assert next_words(MAYBE) == words
+    assert next_words({**FAULT, "confirmed_by": [], "next": ["python repro.py", DEEPER]}) == words
 
 
 def test_it_types_what_it_is_told_and_no_option_of_the_case(tmp_path: Path) -> None:

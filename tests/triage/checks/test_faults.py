@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +23,7 @@ from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import confirm_by_repro, gpu_core
 from aoti_debug.triage.investigation.confirm_by_repro import Confirmation
 from aoti_debug.triage.investigation.investigation import Investigation, Suspicion
-from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
+from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageOptions, TriageRuns
 from tests import factories
 from tests.paths import ROOT
 
@@ -295,3 +296,34 @@ def test_a_kernel_that_hangs_gets_a_core_dump_and_a_host_that_hangs_does_not(
     said = "cuda-gdb: the warp that it shows was in kernel at kernel.py:31"
     assert (said in found.evidence) == dumped
     assert runs.environments == ([{}] if dumped else [])
+
+
+_CRASH = Finding(FAULT, "invalid memory access in k")
+_QUIET = replace(_CRASH, contradicted_by=("operator: it reproduces the recorded values",), next=("python repro.py",))
+_SHOWN = replace(_QUIET, confirmed_by=("native: SIGSEGV",))
+
+
+@pytest.mark.parametrize(
+    ("replayed", "guards", "further"),
+    [
+        (_QUIET, False, ("aoti-debug triage model.pt2 --guards",)),
+        (_QUIET, True, ()),
+        (_SHOWN, False, ()),
+    ],
+)
+def test_a_fault_that_its_replay_contradicts_names_the_triage_that_looks_for_damage(
+    monkeypatch: pytest.MonkeyPatch, replayed: Finding, guards: bool, further: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(confirm_by_repro, "confirm", lambda *_: SimpleNamespace(evidence=()))
+    monkeypatch.setattr(confirm_by_repro, "of_fault", lambda *_: replayed)
+    monkeypatch.setattr(faults, "_with_gpu_core", lambda _, finding, __: finding)
+    monkeypatch.setattr(faults, "explain", lambda finding, *_: finding)
+    monkeypatch.setattr(faults, "with_graph", lambda _, finding, *__: finding)
+    run: Any = SimpleNamespace(manifest=factories.make_manifest(), can_be_repeated=False, launch=lambda _: None)
+    source = SimpleNamespace(run=run)
+    diagnosed = SimpleNamespace(dataflow=None)
+    launch = SimpleNamespace(id="0.0")
+    suspicion: Any = SimpleNamespace(launch=launch, finding=_CRASH, run=run, with_inputs=source, diagnosed=diagnosed)
+    investigation: Any = SimpleNamespace(options=TriageOptions(Path("model.pt2"), guards=guards))
+    found = faults._confirm_fault(investigation, suspicion).finding
+    assert found.next == ("python repro.py", *further)

@@ -129,10 +129,12 @@ _NOISE_PREFIXES = (
     *("aoti_torch_proxy_executor", "aoti_torch_call_dispatcher"),
     *("pybind11::", "_Py", "Py", "ffi_", "_Unwind_", "__cxa_", "__gxx_", "__gnu_cxx::", "__cxxabiv1::"),
 )
+_API = ("aoti_debug_launch_begin", "aoti_debug_launch_end", "aoti_debug_call_begin", "aoti_debug_call_end")
 _GENERATED = re.compile(r"torch::aot_inductor::AOTInductorModel::(_?(?:const_)?run_impl)$")
 _RUNTIME_LIBRARY = re.compile(
     r"libtorch_python|libpython|/python[\d.]*$|/_ctypes\b|libffi|libgomp|libiomp|libgcc_s|ld-linux"
 )
+_OPENMP = re.compile(r"/lib(gomp|iomp5|omp)\b")
 _INTERPRETER = re.compile(r"libpython|/python[\d.]*$")
 _SYSTEM_LIBRARY = re.compile(r"/libc\.so|/libc-\d|/libpthread|/ld-linux|/libstdc\+\+|/libc\+\+|/libgcc_s|\[vdso\]")
 # Python files: frames that the operators' decorators add, and the callers of a package.
@@ -158,6 +160,25 @@ def is_noise(frame: StackFrame) -> bool:
     if not name:
         return bool(_RUNTIME_LIBRARY.search(frame.library) or _SYSTEM_LIBRARY.search(frame.library))
     return name.startswith(_NOISE_PREFIXES) or bool(_RUNTIME_LIBRARY.search(frame.library))
+
+
+def is_of_openmp(stack: Iterable[StackFrame]) -> bool:
+    """True if a stack is that of a thread of OpenMP, which works for the launch of another one."""
+    return any(_OPENMP.search(frame.library) for frame in stack)
+
+
+def is_recording(stack: Iterable[StackFrame]) -> bool:
+    """True if the innermost frames, but for those of the system, are of our runtime below a function of its C API.
+
+    The functions that call a kernel are our runtime's as well, but are not called by its API.
+    """
+    for frame in stack:
+        name = short_name(frame.function)
+        if name.startswith(_API):
+            return True
+        if not (name.startswith(("aoti_debug::", "std::")) or _SYSTEM_LIBRARY.search(frame.library)):
+            return False
+    return False
 
 
 def is_system_header(frame: StackFrame) -> bool:

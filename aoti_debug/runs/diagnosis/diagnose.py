@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks, exception_text
-from aoti_debug.base.native.frames import without_compiled_folders
+from aoti_debug.base.native.frames import is_of_openmp, is_recording, without_compiled_folders
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.diagnosis import suggested_commands
@@ -31,7 +30,6 @@ from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
 DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
-_OPENMP = re.compile(r"/lib(gomp|iomp5|omp)\b")  # whose threads work for the launch of another one
 
 
 def diagnose(run: RunDir) -> Verdict | None:
@@ -260,24 +258,28 @@ class _Case:
         suspects = tuple(innermost.values())
         killed = self.run.state is ExitKind.ABORTED and (self.died is None or self.died.signal not in DEATHS)
         guilty = None if self.died is None else innermost.get(self.died.thread)
-        if len(suspects) > 1 and guilty is not None:
-            why = f"{len(suspects)} threads were within a launch; the signal came in the one that ran this launch"
-            return _Finding(what, Proof.CERTAIN, (guilty,), why)
-        if len(suspects) > 1:
-            why = f"{len(suspects)} threads were within a launch; nothing says which of them failed"
-            return _Finding(what, Proof.RANGE, suspects, why)
         why = f"launch {suspects[0].id} began and never returned"
-        if self.died is not None and self._is_elsewhere(suspects):
-            why += f"; the signal came in another thread, {self.died.thread}, which may have nothing to do with it"
-            return _Finding(what, Proof.LIKELY, suspects, why)
-        return _Finding(what, Proof.LIKELY if killed else Proof.CERTAIN, suspects, why)
+        if len(suspects) > 1:
+            why = f"{len(suspects)} threads were within a launch; "
+            if guilty is None:
+                return _Finding(what, Proof.RANGE, suspects, why + "nothing says which of them failed")
+            why += "the signal came in the one that ran this launch"
+            suspects, killed = (guilty,), False
+        doubt = self._doubt(suspects[0])
+        return _Finding(what, Proof.LIKELY if killed or doubt else Proof.CERTAIN, suspects, why + doubt)
+
+    def _doubt(self, launch: Launch) -> str:
+        """The reason why a signal may have nothing to do with the launch that was open, after "; "; "" without one."""
+        if self.died is not None and is_recording(self.died.frames):
+            return "; it was being recorded: an earlier launch may have damaged memory, or a tensor may have none"
+        if self.died is None or not self._is_elsewhere((launch,)):
+            return ""
+        return f"; the signal came in another thread, {self.died.thread}, which may have nothing to do with it"
 
     def _is_elsewhere(self, launches: Sequence[Launch]) -> bool:
         """True if the signal came in a thread that ran none of the launches, and no part of one either."""
-        died = self.died
-        if died is None or any(died.thread == launch.thread for launch in launches):
-            return False
-        return bool(launches) and not any(_OPENMP.search(frame.library) for frame in died.frames)
+        died = self.died if launches else None
+        return died is not None and died.thread not in {x.thread for x in launches} and not is_of_openmp(died.frames)
 
     def _fault(self) -> FaultRecord | None:
         """The fault that ended the model, or the first one if the model went on.

@@ -85,6 +85,36 @@ def test_the_signal_came_in_another_thread(tmp_path: Path, library: str, proof: 
     assert ("may have nothing to do with it" in verdict.why) is (proof is Proof.LIKELY)
 
 
+RECORDING = (
+    StackFrame("__memmove_avx_unaligned_erms", "/lib/x86_64-linux-gnu/libc.so.6", 1),
+    StackFrame("aoti_debug::FlightRing::put(aoti_debug::FlightRoom const&)", "/t/model.wrapper.so", 2),
+    StackFrame("std::vector<int>::reserve(unsigned long)", "/t/model.wrapper.so", 3),
+    StackFrame("aoti_debug_launch_begin", "/t/model.wrapper.so", 4),
+)
+CALLING = StackFrame("aoti_debug::(anonymous namespace)::launch<int>(int)", "/t/model.wrapper.so", 5)
+
+
+@pytest.mark.parametrize(
+    ("frames", "proof"),
+    [
+        pytest.param((*RECORDING, CALLING), Proof.LIKELY, id="in the runtime"),
+        pytest.param((StackFrame("cpp_fused_0", "/t/model.so", 1), CALLING, *RECORDING[1:]), Proof.CERTAIN, id="in it"),
+        pytest.param((StackFrame("at::sum", "/t/libtorch_cpu.so", 1), *RECORDING), Proof.CERTAIN, id="in torch"),
+        pytest.param((CALLING,), Proof.CERTAIN, id="where it is called"),
+    ],
+)
+def test_a_launch_that_was_being_recorded_is_only_likely(
+    tmp_path: Path, frames: tuple[StackFrame, ...], proof: Proof
+) -> None:
+    journal = started(CPP, CPP, ended=1)
+    judge(tmp_path, journal, SEGV)
+    write_stacks(tmp_path, Stack(journal.thread, "SIGSEGV", None, frames))
+    verdict = rejudge(tmp_path)
+    assert verdict
+    assert ([launch.id for launch in verdict.suspects], verdict.proof) == (["0.1"], proof)
+    assert ("; it was being recorded: an earlier launch may" in verdict.why) is (proof is Proof.LIKELY)
+
+
 def test_an_abort_elsewhere_while_the_device_was_behind(tmp_path: Path) -> None:
     """NCCL's watchdog sees the error of the device before the thread that launches does."""
     judge(tmp_path, started(*[TRITON] * 4, ended=3, crumb_every=1), ABRT, CUDA, crumbs=factories.crumbs(2))

@@ -309,7 +309,8 @@ def triage_races(
 
 
 def _read_races(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
-    so_far = SoFar("the generated code was not read to its end", ("--races",))
+    unread = "the generated code was not read to its end"
+    so_far = SoFar(unread if options.threads is None else "races were not looked for to the end", ("--races",))
     return limited(_statically, options, folder, steps, so_far)
 
 

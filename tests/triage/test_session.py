@@ -266,6 +266,17 @@ def test_races_are_looked_for_within_the_time_limit(tmp_path: Path, monkeypatch:
     assert found.finding.next == (f"aoti-debug triage {tmp_path}/model.pt2 --races --time-limit 32",)
 
 
+def test_a_search_for_races_of_threads_that_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(_: Path) -> None:
+        raise OutOfTime
+
+    monkeypatch.setattr(archive, "inspect", late)
+    options = TriageOptions(tmp_path / "model.pt2", out=tmp_path / "triages", time_limit=8.0, threads=2)
+    found = session.triage_races(options)
+    assert found.finding.what.endswith("; races were not looked for to the end")
+    assert found.finding.next == (f"aoti-debug triage {tmp_path}/model.pt2 --threads 2 --races --time-limit 32",)
+
+
 # ---- a kind of finding is one module
 
 

@@ -104,6 +104,11 @@ def show_run(asked: ShowOptions) -> None:
     """
     selected = select(asked.what, asked.run)
     _keep_crumbs(selected.run)
+    if asked.races and (asked.calls is not None or asked.code or asked.launches or selected.launches is not None):
+        from aoti_debug.runs.diagnosis import suggested_commands  # only an error needs it
+
+        hint = f"{suggested_commands.show(selected.run)} --races"
+        raise UsageError("--races is of a whole run: it chooses no launches", hint=hint)
     if asked.calls is not None:
         from aoti_debug.app.cli.show_code import lines_of_calls  # a plain `show` starts without it
 

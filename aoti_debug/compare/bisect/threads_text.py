@@ -11,6 +11,7 @@ from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCa
 from aoti_debug.compare.diff.repeated_calls import DifferenceKind, FirstDifference, beside
 from aoti_debug.compare.diff.thread_races import Meanwhile, RaceSide, ThreadRace
 from aoti_debug.package.recording import levels
+from aoti_debug.runs.rundir import threads_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord
 from aoti_debug.runs.rundir.timeline import Launch
@@ -156,7 +157,7 @@ def _named(launch: Launch) -> dict[str, Any]:
 
 def fault_line(found: ThreadedCalls) -> str:
     """Says in which thread a run failed, and what ran beside; "" if it did not fail, or that is not known."""
-    record, verdict = found.record, found.result.verdict
+    record, verdict = threads_json.read(found.result.run.path), found.result.verdict
     if record is None or verdict is None:
         return ""
     if found.together is None:

@@ -65,8 +65,8 @@ class ThreadRace:
         first: the one that began first.
         memory: the user's name of the weight, the state or the input; else the variable of the first one.
         bytes: from the first to behind the last that both are passed, from the beginning of what the first's call uses.
-        around: of BETWEEN: the launches of the first's call before and after the second one.
-        calls: pairs of calls in which it was seen.
+        around: of BETWEEN: the launches of the first's call before and after the second one that use these bytes.
+        calls: pairs of calls in which it was seen with this evidence.
         doubt: why it may be none; "" if it is one.
     """
 
@@ -153,17 +153,17 @@ def find(run: RunDir) -> tuple[ThreadRace, ...]:
         return ()
     search = _Search(run)
     races: dict[tuple[str, str], ThreadRace] = {}
-    seen: defaultdict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
+    seen: defaultdict[tuple[tuple[str, str], tuple[bool, int]], set[tuple[int, int]]] = defaultdict(set)
     for one, other in _pairs(_holds(run)):
         race = search.race(one, other)
         if race is None:
             continue
         names = sorted((race.first.argument, race.second.argument)) if not one.lasts else (race.memory, race.memory)
         key = (names[0], names[1])
-        seen[key].add((one.call.call, other.call.call))
+        seen[key, _rank(race)].add((one.call.call, other.call.call))
         if key not in races or _rank(race) < _rank(races[key]):
             races[key] = race
-    found = [replace(race, calls=len(seen[key])) for key, race in races.items()]
+    found = [replace(race, calls=len(seen[key, _rank(race)])) for key, race in races.items()]
     return tuple(sorted(found, key=lambda race: (bool(race.doubt), race.first.launch.begin_ns)))
 
 
@@ -286,7 +286,7 @@ class _Search:
         begin, end = max(use.begin, later.begin), min(use.end, later.end)
         if begin >= end or shared is False:
             return None
-        around = _around(later, hold.uses)
+        around = _around(later, [each for each in hold.uses if each.begin < end and begin < each.end])
         ran = later.since <= use.until and use.since <= later.until
         name = input_or_weight_name(self._run.manifest, use.argument)
         return ThreadRace(

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,8 +26,9 @@ from aoti_debug.compare.bisect.threads_text import delay_lines, fault_line, thre
 from aoti_debug.compare.diff.repeated_calls import DifferenceKind
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir import threads_json
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.threads_json import Jitter, WeightUpdates
+from aoti_debug.runs.rundir.threads_json import Jitter, ThreadCall, ThreadsRecord, WeightUpdates
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results.finding_kinds import RACE
 from aoti_debug.triage.session import triage_races
@@ -83,6 +85,20 @@ def called(package: Path, folder: Path, action: str, **fields: Any) -> ThreadedC
     """Calls the package from two threads, with an operator that acts so."""
     options = RunOptions(package, out=folder, calls=4, environment={"NATIVE_OPS": action}, stall=5.0)
     return call_from_threads(ThreadsOptions(run=recorded_by_default(options), threads=2, **fields))
+
+
+def test_a_failure_of_calls_that_were_not_compared(tmp_path: Path) -> None:
+    """Its threads are those of the run that failed, and not that of the calls alone."""
+    calls = tuple(ThreadCall(thread=number % 2, inputs=0) for number in range(4))
+    threads_json.write(ThreadsRecord(threads=(71, 72), runners=2, sets=1, calls=calls), tmp_path)
+    together: Any = SimpleNamespace(
+        run=SimpleNamespace(path=tmp_path), verdict=SimpleNamespace(suspects=(), launch=None)
+    )
+    alone: Any = SimpleNamespace(verdict=None)
+    calls = tuple(ThreadCall(thread=0, inputs=0) for _ in range(4))
+    record = ThreadsRecord(threads=(70,), runners=1, sets=1, calls=calls)
+    found = ThreadedCalls(alone=alone, together=together, record=record, unrepeatable=(1,))
+    assert fault_line(found) == "the model was called from 2 threads; the same 4 calls alone ended well"
 
 
 @pytest.mark.slow

@@ -119,6 +119,16 @@ def test_between_two_launches_of_a_call_that_holds_the_memory(tmp_path: Path) ->
     assert [launch.id for launch in race.around] == ["0.0", "0.1"]
 
 
+def test_launches_that_use_other_bytes_are_not_around_it(tmp_path: Path) -> None:
+    steps = (
+        Step(0, 10, 20, written("count")),
+        Step(0, 50, 60, read("count"), BEHIND),
+        Step(1, 30, 40, written("count")),
+    )
+    (race,) = found(tmp_path, *steps, weights=("count",))
+    assert (race.meanwhile, race.around, race.doubt) == (Meanwhile.BOTH_CALLS, (), "")
+
+
 def test_memory_that_a_launch_allocates_is_there_when_it_ends(tmp_path: Path) -> None:
     """The other call may have freed it just before; not if that uses it after the launch has ended."""
     first = Step(0, 10, 20, written())
@@ -189,3 +199,15 @@ def test_each_memory_is_one_race(tmp_path: Path) -> None:
     steps = [Step(call, 10 + call, 20 + call, state) for call in range(4)]
     (race,) = found(tmp_path, *steps, weights=("count",))
     assert race.calls == 6
+
+
+def test_pairs_of_calls_with_weaker_evidence_do_not_count(tmp_path: Path) -> None:
+    state = written("count", Role.INOUT)
+    steps = [
+        Step(0, 10, 20, state),
+        Step(1, 15, 25, state),
+        Step(2, 5, 6, read("buf9"), BEHIND),
+        Step(2, 30, 40, state),
+    ]
+    (race,) = found(tmp_path, *steps, weights=("count",))
+    assert (race.meanwhile, race.calls) == (Meanwhile.BOTH_RAN, 1)

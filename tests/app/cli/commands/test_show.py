@@ -191,6 +191,17 @@ def test_a_launch_that_is_not_there(base: Path, capsys: pytest.CaptureFixture[st
     ]
 
 
+@pytest.mark.parametrize(
+    "words", [("0.1",), ("--calls",), ("0.1", "--source"), ("--line", "model.py:12"), ("--json", "0.1")]
+)
+def test_races_of_a_part_of_a_run(base: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    assert show("--races", *words) == 2
+    assert complaint(capsys) == [
+        "error: --races is of a whole run: it chooses no launches",
+        "hint: aoti-debug show --races",
+    ]
+
+
 def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)

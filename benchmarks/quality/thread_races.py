@@ -7,8 +7,8 @@ Each model shares memory in its own way: a state that its kernels or operators w
 changes, results that lie in memory of another call; some look similar and are right. Each is built, and called N times
 16 times from 4 threads, each time in processes of its own. A race is found if it is named without doubt, and with the
 memory that is shared (of an operator that may hold a lock: as what may be one); one that is named without doubt in a
-right model, or of other memory, is false. Appends a line
-for each model to FILE as JSON; those that it has are not run again. Prints a Markdown table. Exit code 1: one is false.
+right model, or of other memory, is false. Appends a line for each model to FILE as JSON; those that it has are not run
+again. Prints a Markdown table. Exit code 1: one is false, or a model could not be run.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import markdown
+from benchmarks import markdown, sharded
 from tests.corpus import cases, score
 from tests.corpus.score import Execute, Exported, Outcome
 
@@ -32,6 +32,7 @@ _OPEN = ("clean", "incomplete")
 
 def main() -> int:
     options = _options()
+    sharded.mend(options.results)
     done = _read(options.results)
     chosen = [case for case in cases.faults(options.device) if not options.only or case.name in options.only]
     with tempfile.TemporaryDirectory(prefix="aoti-debug-followed-") as temporary, options.results.open("a") as file:
@@ -63,8 +64,8 @@ def _options() -> argparse.Namespace:
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-    return {row["case"]: row for row in (json.loads(line) for line in lines if line.endswith("\n"))}
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {row["case"]: row for row in map(json.loads, lines)}
 
 
 def _row(of: Exported, folder: Path) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class ThreadedCalls:
         alone: the run of the same calls in one thread.
         together: None if the calls alone have already failed, or were no basis for a comparison and write nothing
             that calls share.
-        record: of the run that counts: from threads if there is one.
+        record: of the calls from threads, or of those alone where these are all, or were no basis for a comparison.
         unrepeatable: alone, the calls that differ from an earlier one with the same inputs.
         wrong: in the order of calls.
         runs: from threads; all but the last one had no wrong call.

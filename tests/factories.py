@@ -131,9 +131,16 @@ class JournalWriter:
         self._current: dict[int, int] = {}
         self._layouts: dict[int, dict[Layout, int]] = {}
 
-    def call_begin(self, call: int = 0, kind: CallKind = CallKind.MODEL, stream_slot: int = 0, flags: int = 0) -> None:
+    def call_begin(
+        self,
+        call: int = 0,
+        kind: CallKind = CallKind.MODEL,
+        stream_slot: int = 0,
+        flags: int = 0,
+        stream: int = 0x5,
+    ) -> None:
         self._without_crumb = 0
-        payload = abi.CALL_BEGIN.codec.pack(call, kind, self.level, stream_slot, 0xABC, 0x5)
+        payload = abi.CALL_BEGIN.codec.pack(call, kind, self.level, stream_slot, 0xABC, stream)
         self._record(RecordType.CALL_BEGIN, payload, flags=flags)
 
     def call_end(self, call: int = 0, launches: int = 0, kind: CallKind = CallKind.MODEL, failed: bool = False) -> None:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus, Mode
 MOST_LAUNCHES = 20_000  # of a run that are looked at, the first ones
 _OF_THE_MODEL = (Kind.PROXY, Kind.CUSTOM_SHIM)  # operators that may hold a lock of their own
 _NEVER = 1 << 63  # a time after all others
+_NO_DEVICE, _OF_THREAD = -1, 2  # as the handle of a stream: CU_STREAM_PER_THREAD is another one in each thread
 
 
 class Meanwhile(Enum):
@@ -267,6 +269,7 @@ class _Search:
     def __init__(self, run: RunDir) -> None:
         self._run = run
         self._record = threads_json.read(run.path)
+        self._calls = {call.call: call for call in run.timeline.calls if call.kind is CallKind.MODEL}
         self._changing: dict[tuple[int, int], bool] = {}  # of operators of the model's own, by site and argument
 
     def race(self, one: _Hold, other: _Hold) -> ThreadRace | None:
@@ -274,7 +277,7 @@ class _Search:
         best: ThreadRace | None = None
         for pair in product(one.uses, other.uses):
             use, later = sorted(pair, key=lambda each: each.launch.begin_ns)
-            if (use.writes or later.writes) and not _one_stream(use, later):
+            if (use.writes or later.writes) and not self._is_one_stream(use, later):
                 hold = one if use is pair[0] else other
                 race = self._of(use, later, hold)
                 if race is not None and (best is None or _rank(race) < _rank(best)):
@@ -315,9 +318,10 @@ class _Search:
             return "only its schema says that it is written: it was not seen to change"
         if not is_between and all(each.launch.site.kind in _OF_THE_MODEL for each in (use, later)):
             return "both are operators of the model's own, which may hold a lock"
-        if use.tensor.layout.device != "cpu" and 0 in (self._stream(use), self._stream(later)):
-            return "the default stream of the device may order them"
-        return ""
+        streams = self._stream(use), self._stream(later)
+        if None in streams:
+            return "it is not known whether they are on one stream"
+        return "the default stream of the device may order them" if 0 in streams else ""
 
     def _is_seen_to_write(self, use: _Use) -> bool:
         """True unless only the schema of an operator of the model's own says so; once it was seen, it always may."""
@@ -329,13 +333,23 @@ class _Search:
             self._changing[key] = any(_changed_in(launch, launch.args[use.slot]) for launch in launches)
         return self._changing[key]
 
-    def _stream(self, use: _Use) -> int:
-        return next((call.stream for call in self._run.timeline.calls if call.call == use.launch.key.call), 0)
+    def _is_one_stream(self, one: _Use, other: _Use) -> bool:
+        """True if a stream of a device orders two launches; each model of a loader has its own slot for it."""
+        stream = self._stream(one)
+        return stream is not None and stream not in (_NO_DEVICE, _OF_THREAD) and stream == self._stream(other)
 
+    def _stream(self, use: _Use) -> int | None:
+        """The handle of the stream that a launch was started on; None if it is not known."""
+        if use.tensor.layout.device == "cpu":
+            return _NO_DEVICE
+        if self._run.manifest.stream_order is None:
+            return self._calls[use.launch.key.call].stream
+        return self._streams.get(use.launch.stream_slot)
 
-def _one_stream(one: _Use, other: _Use) -> bool:
-    """True if a stream of a device orders two launches."""
-    return one.tensor.layout.device != "cpu" and one.launch.stream_slot == other.launch.stream_slot
+    @cached_property
+    def _streams(self) -> dict[int, int]:
+        crumbs = self._run.crumbs
+        return {} if crumbs is None else {crumb.stream_slot: crumb.stream for crumb in crumbs.crumbs}
 
 
 def _only_returns(use: _Use) -> bool:

@@ -11,6 +11,7 @@ from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.thread_races import Meanwhile, ThreadRace
 from aoti_debug.package.manifest import Arg, Constant, Form, Kind, Manifest, Role
 from aoti_debug.package.recording.values import Absent, Tensor
+from aoti_debug.package.stream_order import StreamOrder
 from aoti_debug.runs.rundir.run_directory import open_run
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, site, tensor
@@ -26,6 +27,8 @@ class Step:
     Attributes:
         call: also the thread that makes it, but for `thread`.
         begin, end: microseconds.
+        stream: of its call.
+        side: it runs on another stream.
     """
 
     call: int
@@ -35,7 +38,8 @@ class Step:
     tensor: Tensor = HERE
     kind: Kind = Kind.CPP
     thread: int | None = None
-    stream_slot: int = 0
+    stream: int = 5
+    side: bool = False
 
 
 def read(name: str = "buf0") -> Arg:
@@ -51,7 +55,13 @@ def returned(name: str = "buf0") -> Arg:
 
 
 def found(
-    base: Path, *steps: Step, weights: tuple[str, ...] = (), outputs: tuple[str, ...] = (), device: str = "cpu"
+    base: Path,
+    *steps: Step,
+    weights: tuple[str, ...] = (),
+    outputs: tuple[str, ...] = (),
+    device: str = "cpu",
+    several: StreamOrder | None = None,
+    crumbs: bytes | None = None,
 ) -> tuple[ThreadRace, ...]:
     """The races of a run. Each call begins with its first launch and ends with its last one."""
     writer = JournalWriter()
@@ -67,8 +77,12 @@ def found(
     for time, _, what, number in sorted(events):
         writer.time_ns = 1000 * time
         if what in ("call", "called"):
-            writer.thread = next(_thread(step) for step in steps if step.call == number)
-            writer.call_begin(call=number) if what == "call" else writer.call_end(call=number)
+            of_call = next(step for step in steps if step.call == number)
+            writer.thread = _thread(of_call)
+            if what == "call":
+                writer.call_begin(number, stream_slot=number, stream=of_call.stream)
+            else:
+                writer.call_end(number)
             continue
         step = steps[number]
         writer.thread = _thread(step)
@@ -76,15 +90,15 @@ def found(
         if what == "launch":
             places[number] = order[step.call] = order.get(step.call, -1) + 1
             value = Absent.UNSET if is_slot else step.tensor
-            writer.launch_begin(places[number], number, value, call=step.call, stream_slot=step.stream_slot)
+            slot = 2 if step.side else step.call
+            writer.launch_begin(places[number], number, value, call=step.call, stream_slot=slot)
         else:
             writer.launch_end(places[number], {0: step.tensor} if is_slot else None, call=step.call)
     sites = [site(f"kernel_{number}", step.argument, kind=step.kind) for number, step in enumerate(steps)]
     made: Manifest = make_manifest(*sites, device=device)
     constants = tuple(Constant(name, name, "float32", (64,), (1,), False, "Buffer") for name in weights)
-    return thread_races.find(
-        open_run(factories.run_directory(base, replace(made, constants=constants, outputs=outputs), writer))
-    )
+    made = replace(made, constants=constants, outputs=outputs, stream_order=several)
+    return thread_races.find(open_run(factories.run_directory(base, made, writer, crumbs=crumbs)))
 
 
 def _thread(step: Step) -> int:
@@ -187,11 +201,27 @@ def test_parts_of_a_buffer_without_a_byte_in_common(tmp_path: Path) -> None:
 
 
 def test_a_stream_of_a_device_orders_its_launches(tmp_path: Path) -> None:
+    """Of one stream each model of a loader has a slot of its own."""
     there = tensor(64, data_ptr=0x1000, device="cuda:0")
     one, other = Step(0, 10, 20, written(), there), Step(1, 15, 25, read(), there)
     assert found(tmp_path / "one", one, other, device="cuda") == ()
-    (race,) = found(tmp_path / "two", one, replace(other, stream_slot=1), device="cuda")
+    (race,) = found(tmp_path / "two", one, replace(other, stream=7), device="cuda")
     assert race.doubt == ""
+    of_thread = [replace(step, stream=2) for step in (one, other)]  # CU_STREAM_PER_THREAD
+    (race,) = found(tmp_path / "of thread", *of_thread, device="cuda")
+    assert race.doubt == ""
+    (race,) = found(tmp_path / "default", one, replace(other, stream=0), device="cuda")
+    assert race.doubt == "the default stream of the device may order them"
+
+
+def test_of_several_streams_the_breadcrumbs_have_the_handles(tmp_path: Path) -> None:
+    there = tensor(64, data_ptr=0x1000, device="cuda:0")
+    steps = (Step(0, 10, 20, written(), there, side=True), Step(1, 15, 25, read(), there))
+    several = StreamOrder((1,), ())
+    (race,) = found(tmp_path / "with", *steps, device="cuda", several=several, crumbs=factories.crumbs(0, 0, 0))
+    assert race.doubt == ""
+    (race,) = found(tmp_path / "without", *steps, device="cuda", several=several)
+    assert race.doubt == "it is not known whether they are on one stream"
 
 
 def test_each_memory_is_one_race(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def threads(command: _Command) -> _Command:
         metavar="N",
         type=click.IntRange(min=2),
         help="Make the calls from N threads, after the same calls alone, and compare what they return bit for bit. "
-        "Memory that launches of two threads use in no order, one of them writing, is a finding, too. "
+        "Memory that launches of two threads are passed in no order, one of them writing, is a finding, too. "
         "--calls is the number of calls of all threads together.  [default for it: 4 each]",
     )
     runners = click.option(

@@ -110,11 +110,11 @@ def race_lines(races: Sequence[ThreadRace]) -> list[str]:
 
 
 def race_text(race: ThreadRace) -> str:
-    """ "nothing orders 0.1 k of thread 0 and 1.1 k of thread 1: both use bytes 0 to 255 of count"."""
+    """ "nothing orders 0.1 k of thread 0 and 1.1 k of thread 1: both are passed bytes 0 to 255 of count"."""
     sides = " and ".join(
         f"{one.launch.id} {one.launch.kernel} of thread {one.thread}" for one in (race.first, race.second)
     )
-    return f"nothing orders {sides}: both use bytes {race.bytes[0]} to {race.bytes[1] - 1} of {race.memory}"
+    return f"nothing orders {sides}: both are passed bytes {race.bytes[0]} to {race.bytes[1] - 1} of {race.memory}"
 
 
 def race_evidence(race: ThreadRace) -> str:
@@ -126,7 +126,7 @@ def race_evidence(race: ThreadRace) -> str:
             return f"{second.id} began before {first.id} had ended{pairs}"
         case Meanwhile.BETWEEN:
             before, after = race.around
-            return f"{second.id} ran between {before.id} and {after.id}, which use these bytes, too{pairs}"
+            return f"{second.id} ran between {before.id} and {after.id}, which are passed these bytes, too{pairs}"
         case Meanwhile.BOTH_CALLS:
             return f"calls {first.key.call} and {second.key.call} ran at the same time{pairs}"
 

@@ -66,7 +66,7 @@ class ThreadRace:
     Attributes:
         first: the one that began first.
         memory: the user's name of the weight, the state or the input; else the variable of the first one.
-        bytes: from the first to behind the last that both are passed, from the beginning of what the first's call uses.
+        bytes: from the first to behind the last that both are passed: of the weight, else of the first call's memory.
         around: of BETWEEN: the launches of the first's call before and after the second one that use these bytes.
         calls: pairs of calls in which it was seen with this evidence.
         doubt: why it may be none; "" if it is one.
@@ -130,10 +130,11 @@ class _Hold:
         self.call, self.lasts = call, lasts
         self._is_output = is_output
         self.uses: list[_Use] = []
-        self.begin = self.end = self.since = self.until = 0
+        self.origin = self.begin = self.end = self.since = self.until = 0
 
     def complete(self) -> _Hold:
         self.begin, self.end = min(use.begin for use in self.uses), max(use.end for use in self.uses)
+        self.origin = min(use.tensor.storage_ptr for use in self.uses) if self.lasts else self.begin
         self.since, self.until = min(use.since for use in self.uses), max(use.until for use in self.uses)
         if self.lasts:
             self.since = self.call.begin_ns
@@ -296,7 +297,7 @@ class _Search:
             first=self._access(use),
             second=self._access(later),
             memory=name or use.argument.spec.base or use.argument.name,
-            bytes=(begin - hold.begin, end - hold.begin),
+            bytes=(begin - hold.origin, end - hold.origin),
             meanwhile=Meanwhile.BOTH_RAN if ran else Meanwhile.BETWEEN if around else Meanwhile.BOTH_CALLS,
             around=() if ran else around,
             doubt=self._doubt(use, later, is_sure=shared is True, is_between=bool(around)),

@@ -231,7 +231,7 @@ class TestState:
         assert main.run(["run", str(counter), "--threads", "3", "--out", str(tmp_path)]) == EXIT_FINDING
         text = capsys.readouterr().out
         assert re.search(r"RACE nothing orders \S+ cpp_fused_\S+ of thread \d and \S+ cpp_fused_", text)
-        assert "both use bytes 0 to 255 of count" in " ".join(text.split())
+        assert "both are passed bytes 0 to 255 of count" in " ".join(text.split())
         assert re.search(r"  second   \S+ cpp_fused_\S+ of thread \d reads and writes count: ", text)
 
     def test_of_a_run_that_is_there(self, counter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +241,7 @@ class TestState:
         capsys.readouterr()
         run = str((tmp_path / "latest").resolve())
         assert main.run(["show", run, "--races"]) == 0
-        assert "both use bytes 0 to 255 of count" in " ".join(capsys.readouterr().out.split())
+        assert "both are passed bytes 0 to 255 of count" in " ".join(capsys.readouterr().out.split())
         assert main.run(["show", run, "--races", "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert schema.problems(document) == []

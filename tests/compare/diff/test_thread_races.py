@@ -167,6 +167,13 @@ def test_calls_that_overlap_share_a_state(tmp_path: Path) -> None:
     assert found(tmp_path / "apart", steps[0], steps[2], weights=("count",)) == ()
 
 
+def test_the_bytes_of_a_state_are_those_from_its_beginning(tmp_path: Path) -> None:
+    parts = (tensor(16, storage_offset=begin, data_ptr=0x1000 + 4 * begin) for begin in (8, 16))
+    steps = [Step(call, 10 + call, 20 + call, written("count"), part) for call, part in enumerate(parts)]
+    (race,) = found(tmp_path, *steps, weights=("count",))
+    assert race.bytes == (64, 96)
+
+
 def test_operators_of_the_models_own_may_hold_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = written("count", Role.INOUT)
     monkeypatch.setattr(thread_races, "_changed_in", lambda launch, argument: True)  # no hashes are recorded here

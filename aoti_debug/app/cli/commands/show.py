@@ -55,7 +55,7 @@ _OF_CALLS = ("operators", "where", "hashes", "eager")  # options that --calls ta
 @click.option(
     "--races",
     is_flag=True,
-    help="Show launches of different threads that used the same memory, one of them writing, in no order.",
+    help="Show launches of different threads that were passed the same memory, one of them writing, in no order.",
 )
 @click.option("--source", is_flag=True, help="Show the source of the kernel, too, with the model lines beside it.")
 @click.option("--ptx", is_flag=True, help="Show the PTX of a Triton kernel, where Triton's cache still has it.")

@@ -47,7 +47,7 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
 from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference, is_view
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -254,8 +254,8 @@ def _writer(name: str, graph: Graph) -> Node | None:
     for node in graph.nodes:
         for overwritten in node.mutates:
             base = graph.by_name[overwritten]
-            while (viewed := graph.viewed(base)) is not None:
-                base = viewed
+            while is_view(base):
+                base = graph.by_name[base.inputs[0]]
             if base.name == held.get(name):
                 return node
     return None

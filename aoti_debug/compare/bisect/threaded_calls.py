@@ -300,11 +300,16 @@ def call_from_threads(options: ThreadsOptions, observer: Observer | None = None)
         if session.record is None or changed or session.alone.run.state is not ExitKind.CLEAN:
             alone = ThreadedCalls(alone=session.alone, together=None, record=session.record, unrepeatable=changed)
             return _with_races(alone, session, chosen) if changed else alone
+        racing = None  # the first way with a race, which is told if no way gives a wrong output
         for way in (chosen, *options.further):
             together = session.called_as(way)
             races = thread_races.find(together.run)
-            if is_wrong(together) or any(not race.doubt for race in races):
+            if is_wrong(together):
                 break
+            if racing is None and any(not race.doubt for race in races):
+                racing = way, together, races
+        if racing is not None and not is_wrong(together):
+            way, together, races = racing
         found = replace(compared(session.alone, together), runs=session.runs, way=way, races=races)
         if options.jitter is None or not is_wrong(together):
             return found

@@ -23,6 +23,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     recorded_by_default,
 )
 from aoti_debug.compare.bisect.threads_text import delay_lines, fault_line, threads_lines
+from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.repeated_calls import DifferenceKind
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
@@ -177,6 +178,15 @@ class TestCalls:
         assert (found.runs, found.way) == (2, tried[0])
         assert found.record is not None
         assert (found.record.runners, found.record.updates) == (2, 2)
+
+    def test_a_race_keeps_no_way_from_being_tried(
+        self, native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(thread_races, "find", lambda _: (SimpleNamespace(doubt=""),))
+        tried = (Way(runners=2, updates=WeightUpdates.EQUAL, jitter=Jitter(1)),)
+        found = called(native_package, tmp_path, "share", runners=1, further=tried)
+        assert found.wrong
+        assert (found.runs, found.way) == (2, tried[0])
 
     def test_a_model_that_takes_no_other_inputs(self, native_package: Path, tmp_path: Path) -> None:
         found = called(native_package, tmp_path, "check inputs")

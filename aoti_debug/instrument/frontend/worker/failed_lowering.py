@@ -15,7 +15,7 @@ from typing import Any
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.recording import origins
 from aoti_debug.package.reference.node_text import node_text
-from aoti_debug.package.reference.program import HIGHER_ORDER, Graph, Node, NodeKind, Reference
+from aoti_debug.package.reference.program import HIGHER_ORDER, Graph, Node, NodeKind, Reference, is_view
 
 _NAMES = ("node", "n", "fx_node", "target_node", "user")  # what functions of torch call the node that they work on
 _OUTER = ("torch/_inductor/compile_fx.py", "torch/_functorch/aot_autograd.py")  # they work on graphs
@@ -85,8 +85,8 @@ def _of_body(reference: Reference, body: Graph, call: Node) -> Iterator[str]:
     for node in body.nodes:
         for name in node.mutates:
             base = body.by_name[name]
-            while (viewed := body.viewed(base)) is not None:
-                base = viewed
+            while is_view(base):
+                base = body.by_name[base.inputs[0]]
             if base.kind is NodeKind.INPUT:
                 line = reference.line(node)
                 place = "" if line is None else f" ({Path(line.file).name}:{line.line} in {line.function})"

@@ -110,11 +110,12 @@ def race_lines(races: Sequence[ThreadRace]) -> list[str]:
 
 
 def race_text(race: ThreadRace) -> str:
-    """ "nothing orders 0.1 k of thread 0 and 1.1 k of thread 1: both are passed bytes 0 to 255 of count"."""
+    """ "nothing recorded orders 0.1 k of thread 0 and 1.1 k of thread 1: both are passed bytes 0 to 255 of count"."""
     sides = " and ".join(
         f"{one.launch.id} {one.launch.kernel} of thread {one.thread}" for one in (race.first, race.second)
     )
-    return f"nothing orders {sides}: both are passed bytes {race.bytes[0]} to {race.bytes[1] - 1} of {race.memory}"
+    first, last = race.bytes[0], race.bytes[1] - 1
+    return f"nothing recorded orders {sides}: both are passed bytes {first} to {last} of {race.memory}"
 
 
 def race_evidence(race: ThreadRace) -> str:

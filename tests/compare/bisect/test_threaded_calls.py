@@ -240,7 +240,7 @@ class TestState:
     def test_as_text(self, counter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main.run(["run", str(counter), "--threads", "3", "--out", str(tmp_path)]) == EXIT_FINDING
         text = capsys.readouterr().out
-        assert re.search(r"RACE nothing orders \S+ cpp_fused_\S+ of thread \d and \S+ cpp_fused_", text)
+        assert re.search(r"RACE nothing recorded orders \S+ cpp_fused_\S+ of thread \d and \S+ cpp_fused_", text)
         assert "both are passed bytes 0 to 255 of count" in " ".join(text.split())
         assert re.search(r"  second   \S+ cpp_fused_\S+ of thread \d reads and writes count: ", text)
 

@@ -345,3 +345,16 @@ CASES: dict[str, Case] = {
     "planned": Case(lambda: Blocks(16, 2), lambda: (torch.randn(4, 16),), configs={"memory_planning": True}),
     "array_ref": Case(lambda: Blocks(16, 1), lambda: (torch.randn(4, 16),), configs=_ARRAY_REF),
 }
+
+
+class Counter(nn.Module):
+    """Each call adds to a state, which all calls of a package share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Tensor
+        self.register_buffer("count", torch.zeros(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count.add_(1)
+        return torch.softmax(x * self.count, -1)

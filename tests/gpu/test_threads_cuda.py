@@ -14,6 +14,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.threads_json import WeightUpdates
 from tests.built_model import Built
+from tests.models import Counter
 
 pytestmark = [
     pytest.mark.cuda,
@@ -32,19 +33,6 @@ def test_a_clean_model(build: Callable[[str], Built], tmp_path: Path, updates: W
     assert len(streams) == 4
     assert len(set(streams.values())) == 4
     assert {race.memory for race in found.races} <= {"cache"}
-
-
-class Counter(torch.nn.Module):
-    """Each call adds to a state, which all calls of a package share."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count: torch.Tensor
-        self.register_buffer("count", torch.zeros(64))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.count.add_(1)
-        return torch.softmax(x * self.count, -1)
 
 
 def test_calls_on_different_streams_race_for_a_state(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ class ThreadedCalls:
     @property
     def is_racing(self) -> bool:
         """True if there is a race without doubt."""
-        return any(not race.doubt for race in self.races)
+        return _is_racing(self.races)
 
     @property
     def result(self) -> RunResult:
@@ -306,14 +306,18 @@ def call_from_threads(options: ThreadsOptions, observer: Observer | None = None)
             races = thread_races.find(together.run)
             if is_wrong(together):
                 break
-            if racing is None and any(not race.doubt for race in races):
+            if racing is None and _is_racing(races):
                 racing = way, together, races
-        if racing is not None and not is_wrong(together):
-            way, together, races = racing
+        else:
+            way, together, races = racing or (way, together, races)
         found = replace(compared(session.alone, together), runs=session.runs, way=way, races=races)
         if options.jitter is None or not is_wrong(together):
             return found
         return replace(found, delays=_delays(session, options.jitter, together))
+
+
+def _is_racing(races: Sequence[ThreadRace]) -> bool:
+    return any(not race.doubt for race in races)
 
 
 def _with_races(alone: ThreadedCalls, session: ThreadSession, way: Way) -> ThreadedCalls:

@@ -104,8 +104,7 @@ def _lower_again(program: ExportedProgram, request: Request, torch: Torch, timeo
 
 
 def _lower_here(program: ExportedProgram, request: Request, torch: Torch, timeout: float) -> LoweredModel:
-    """Lowers a program in this process; in its main thread, within the time limit, except for what one call into C++
-    takes."""
+    """Lowers a program in this process; in its main thread within the time limit, but for a call into C++."""
     try:
         with time_limit(timeout):
             return lower_in_process(program, request, torch)

@@ -12,7 +12,8 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
-from aoti_debug.package.manifest import Manifest, Role
+from aoti_debug.compare.diff.thread_races import writes_shared_memory
+from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import UNFINISHED, Finding, FindingKind
 from aoti_debug.runs.run.runner import RunResult
@@ -165,15 +166,9 @@ def deeper(options: TriageOptions, manifest: Manifest) -> tuple[str, ...]:
     Args:
         manifest: of the package that was run.
     """
-    calls = ("--calls", str(_CALLS)) if options.calls == 1 and _overwrites_weights(manifest) else ()
+    calls = ("--calls", str(_CALLS)) if options.calls == 1 and writes_shared_memory(manifest) else ()
     guards = () if options.guards else ("--guards",)
     return (_command(options, *calls, *guards),) if calls or guards else ()
-
-
-def _overwrites_weights(manifest: Manifest) -> bool:
-    weights = {constant.name for constant in manifest.constants}
-    written = (arg for site in manifest.sites for arg in site.args if arg.role in (Role.OUT, Role.INOUT))
-    return any((arg.base or arg.name) in weights for arg in written)
 
 
 def _command(options: TriageOptions, *more: str) -> str:

@@ -34,6 +34,7 @@ from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results.finding_kinds import RACE
 from aoti_debug.triage.session import triage_races
 from tests import schema
+from tests.models import Counter
 
 
 def test_the_launches_whose_delays_matter() -> None:
@@ -199,19 +200,6 @@ class TestCalls:
         assert found.together is None
         assert fault_line(found) == "it was called from one thread: the calls alone fail already"
         assert "--threads" not in found.alone.run.info.command
-
-
-class Counter(torch.nn.Module):
-    """Each call adds to a state, which all calls of a package share."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count: torch.Tensor
-        self.register_buffer("count", torch.zeros(64))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.count.add_(1)
-        return torch.softmax(x * self.count, -1)
 
 
 @pytest.fixture(scope="module")

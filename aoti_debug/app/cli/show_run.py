@@ -221,13 +221,13 @@ def _print_races(run: RunDir, columns: int) -> None:
     from aoti_debug.compare.bisect.threads_text import race_lines  # the table of a run does without it
     from aoti_debug.compare.diff import thread_races
 
-    lines = race_lines(thread_races.find(run))
+    races = thread_races.find(run)
     threads = len({call.thread for call in run.timeline.calls})
     calls = wording.pluralize(len(run.timeline.calls), "call")
-    looked = min(len(run.launches), thread_races.MOST_LAUNCHES)
+    looked = len(run.launches) - thread_races.unsearched(run)
     begun = f"{wording.pluralize(looked, 'launch')} in {calls} of {wording.pluralize(threads, 'thread')}"
-    part = f", the first of {len(run.launches)}" if looked < len(run.launches) else ""
-    lines = lines or [f"no race of threads was seen: {begun}{part}"]
+    none = [] if races else [f"no race of threads was seen: {begun}"]
+    lines = [*none, *race_lines(races, run)]
     print_lines([part for line in lines for part in terminal_cells.fitted(line, columns)], columns=columns)
 
 
@@ -241,7 +241,7 @@ def _print_document(selection: Selection, asked: ShowOptions) -> None:
         from aoti_debug.compare.bisect.threads_text import races_document
         from aoti_debug.compare.diff import thread_races
 
-        whole["races"] = races_document(thread_races.find(run))
+        whole |= races_document(thread_races.find(run), run)
     if asked.code:
         run_code = _code(run, asked.code)
         for launch, described in zip(launches, whole["launches"], strict=True):

@@ -101,7 +101,7 @@ def outcome_lines(called: ThreadedCalls | None, columns: int) -> list[str]:
     """The outcome of the comparison with the calls alone, and the races; [] without threads."""
     if called is None:
         return []
-    blocks = [lines for lines in (threads_lines(called), race_lines(called.races)) if lines]
+    blocks = [lines for lines in (threads_lines(called), race_lines(called.races, called.result.run)) if lines]
     return [part for lines in blocks for part in ("", *_fitted(lines, columns))]
 
 

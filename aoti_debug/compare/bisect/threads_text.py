@@ -8,6 +8,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCalls, WrongCall
+from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.repeated_calls import DifferenceKind, FirstDifference, beside
 from aoti_debug.compare.diff.thread_races import Meanwhile, RaceSide, ThreadRace
 from aoti_debug.package.recording import levels
@@ -65,24 +66,25 @@ def threads_document(called: ThreadedCalls) -> dict[str, Any]:
             }
             for wrong in called.wrong
         ],
-        "races": races_document(called.races),
+        **races_document(called.races, called.result.run),
     }
 
 
-def races_document(races: Sequence[ThreadRace]) -> list[dict[str, Any]]:
-    """Races of host threads, as JSON data."""
-    return [
-        {
-            "first": _accessed(race.first),
-            "second": _accessed(race.second),
-            "memory": race.memory,
-            "bytes": list(race.bytes),
-            "evidence": race_evidence(race),
-            "calls": race.calls,
-            "doubt": race.doubt,
-        }
-        for race in races
-    ]
+def races_document(races: Sequence[ThreadRace], run: RunDir) -> dict[str, Any]:
+    """Races of host threads, and how many launches of their run were not looked at, as JSON data."""
+    return {"races": [_race(race) for race in races], "races_unsearched": thread_races.unsearched(run)}
+
+
+def _race(race: ThreadRace) -> dict[str, Any]:
+    return {
+        "first": _accessed(race.first),
+        "second": _accessed(race.second),
+        "memory": race.memory,
+        "bytes": list(race.bytes),
+        "evidence": race_evidence(race),
+        "calls": race.calls,
+        "doubt": race.doubt,
+    }
 
 
 def _accessed(access: RaceSide) -> dict[str, Any]:
@@ -95,8 +97,8 @@ def _accessed(access: RaceSide) -> dict[str, Any]:
     }
 
 
-def race_lines(races: Sequence[ThreadRace]) -> list[str]:
-    """The races of host threads, for people; a line for each that may be none."""
+def race_lines(races: Sequence[ThreadRace], run: RunDir) -> list[str]:
+    """The races of host threads of a run, for people; a line for each that may be none, and for what was left out."""
     lines: list[str] = []
     certain = [race for race in races if not race.doubt]
     for race in certain[:MAX_LISTED]:
@@ -106,7 +108,18 @@ def race_lines(races: Sequence[ThreadRace]) -> list[str]:
     if len(certain) > MAX_LISTED:
         lines.append(f"and {wording.pluralize(len(certain) - MAX_LISTED, 'more race')}")
     doubtful = [race for race in races if race.doubt]
-    return lines + [f"note: {doubtful_race(race)}" for race in doubtful[:MAX_LISTED]]
+    lines += [f"note: {doubtful_race(race)}" for race in doubtful[:MAX_LISTED]]
+    unsearched = unsearched_launches(run)
+    return [*lines, f"note: {unsearched}"] if unsearched else lines
+
+
+def unsearched_launches(run: RunDir) -> str:
+    """Says how many launches of a run were not looked at for races; "" if all were."""
+    count = thread_races.unsearched(run)
+    if not count:
+        return ""
+    looked_at = f"the first {thread_races.MOST_LAUNCHES} of {len(run.launches)} launches"
+    return f"only {looked_at} were looked at for races of threads: the others may have some"
 
 
 def race_text(race: ThreadRace) -> str:

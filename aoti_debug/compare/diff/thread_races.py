@@ -170,6 +170,13 @@ def find(run: RunDir) -> tuple[ThreadRace, ...]:
     return tuple(sorted(found, key=lambda race: (bool(race.doubt), race.first.launch.begin_ns)))
 
 
+def unsearched(run: RunDir) -> int:
+    """The launches of a run that `find` does not look at: those behind the first `MOST_LAUNCHES`."""
+    if len({call.thread for call in run.timeline.calls}) < 2:
+        return 0
+    return max(0, len(run.launches) - MOST_LAUNCHES)
+
+
 def writes_shared_memory(manifest: Manifest) -> bool:
     """True if a launch writes to a weight or a state, which all calls of a package share."""
     shared = {constant.name for constant in manifest.constants}

@@ -16,6 +16,7 @@ from aoti_debug.compare.bisect.threads_text import (
     race_evidence,
     race_text,
     threads_lines,
+    unsearched_launches,
 )
 from aoti_debug.compare.diff.thread_races import RaceSide, ThreadRace
 from aoti_debug.package.manifest import Manifest
@@ -194,7 +195,8 @@ def finding_of_calls(found: ThreadedCalls) -> Finding:
     """The finding of calls from threads; of kind CLEAN if they are equal, INCOMPLETE if they were not compared."""
     again = f"aoti-debug run {package(found.result.run)} {_options(found)}"
     races = tuple(_race(race, again) for race in found.races if not race.doubt)
-    notes = tuple(doubtful_race(race) for race in found.races if race.doubt)
+    left_out = filter(None, (unsearched_launches(found.result.run),))
+    notes = (*(doubtful_race(race) for race in found.races if race.doubt), *left_out)
     if found.result.verdict is not None:
         failed = finding_of(found.result.run, found.result.verdict, argument_sentences(found.result.verdict))
         evidence = (fault_line(found), *failed.evidence)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aoti_debug.compare.bisect.threads_text import race_lines, races_document
 from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.thread_races import Meanwhile, ThreadRace
 from aoti_debug.package.manifest import Arg, Constant, Form, Kind, Manifest, Role
 from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.package.stream_order import StreamOrder
-from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, site, tensor
 
@@ -54,7 +56,12 @@ def returned(name: str = "buf0") -> Arg:
     return arg(name, Role.OUT, Form.OUTPUT_SLOT, base=name)
 
 
-def found(
+def found(base: Path, *steps: Step, **made: Any) -> tuple[ThreadRace, ...]:
+    """The races of a run."""
+    return thread_races.find(recorded(base, *steps, **made))
+
+
+def recorded(
     base: Path,
     *steps: Step,
     weights: tuple[str, ...] = (),
@@ -62,8 +69,8 @@ def found(
     device: str = "cpu",
     several: StreamOrder | None = None,
     crumbs: bytes | None = None,
-) -> tuple[ThreadRace, ...]:
-    """The races of a run. Each call begins with its first launch and ends with its last one."""
+) -> RunDir:
+    """A run. Each call begins with its first launch and ends with its last one."""
     writer = JournalWriter()
     events: list[tuple[int, int, str, int]] = []
     for number, step in enumerate(steps):
@@ -98,7 +105,7 @@ def found(
     made: Manifest = make_manifest(*sites, device=device)
     constants = tuple(Constant(name, name, "float32", (64,), (1,), False, "Buffer") for name in weights)
     made = replace(made, constants=constants, outputs=outputs, stream_order=several)
-    return thread_races.find(open_run(factories.run_directory(base, made, writer, crumbs=crumbs)))
+    return open_run(factories.run_directory(base, made, writer, crumbs=crumbs))
 
 
 def _thread(step: Step) -> int:
@@ -248,3 +255,24 @@ def test_pairs_of_calls_with_weaker_evidence_do_not_count(tmp_path: Path) -> Non
     ]
     (race,) = found(tmp_path, *steps, weights=("count",))
     assert (race.meanwhile, race.calls) == (Meanwhile.BOTH_RAN, 1)
+
+
+@pytest.mark.parametrize(("most", "launches"), [(1, 2), (2, 2)])
+def test_launches_that_are_not_looked_at_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, launches: int
+) -> None:
+    monkeypatch.setattr(thread_races, "MOST_LAUNCHES", most)
+    run = recorded(tmp_path, Step(0, 10, 20, written()), Step(1, 15, 25, read("buf3")))
+    races = thread_races.find(run)
+    assert len(races) == most - 1
+    assert races_document(races, run)["races_unsearched"] == launches - most
+    said = "note: only the first 1 of 2 launches were looked at for races of threads: the others may have some"
+    assert (said in race_lines(races, run)) == (most < launches)
+
+
+def test_a_run_of_one_thread_has_no_race_that_was_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_races, "MOST_LAUNCHES", 1)
+    run = recorded(tmp_path, Step(0, 10, 20, written()), Step(0, 25, 35, read("buf3")))
+    assert thread_races.unsearched(run) == 0

@@ -35,12 +35,21 @@ class LostOperator:
     Attributes:
         text: the node: "tanh = aten.tanh.default(linear)".
         line: of the model; None if it is unknown.
+        only_signs: the graph has the value but for the signs of zeros.
     """
 
     node: str
     operator: str
     text: str
     line: ModelLine | None
+    only_signs: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """ "it has no value like that of tanh = aten.tanh.default(x) at model.py:7: the change may begin there"."""
+        place = f" at {self.line.place}" if self.line is not None else ""
+        lacks = "the value of {} only with other signs of zeros" if self.only_signs else "no value like that of {}"
+        return f"it has {lacks.format(self.text + place)}: the change may begin there"
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,10 @@ def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
 
     def operators(names: Sequence[str]) -> tuple[LostOperator, ...]:
         found = (nodes[name] for name in names if name in nodes)
-        return tuple(LostOperator(node.name, node.target, node_text(node), reference.line(node)) for node in found)
+        return tuple(
+            LostOperator(node.name, node.target, node_text(node), reference.line(node), node.name in altered.lost_signs)
+            for node in found
+        )
 
     return Alteration(
         altered.relative if altered.relative < LARGEST else math.inf,

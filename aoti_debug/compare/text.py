@@ -198,9 +198,7 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
         "a graph pass or a decomposition of Inductor changed the program: the graph that the kernels were generated "
         f"from {difference} in float64, where rounding does not matter"
     ]
-    for lost in alteration.lost:
-        place = f" at {lost.line.place}" if lost.line is not None else ""
-        sentences.append(f"it has lost the value of {lost.text}{place}, and what depends on it")
+    sentences += [lost.sentence for lost in alteration.lost]
     for kept in alteration.kept:
         place = f" at {kept.line.place}" if kept.line is not None else ""
         sentences.append(f"it has the numbers of {kept.text}{place}, and returns others for it")

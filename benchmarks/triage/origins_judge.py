@@ -19,9 +19,9 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf|nan"
 _HELD = re.compile(rf"([A-Za-z_][\w.]*)(?:\[([\d, ]*)\])?,? (?:which is|is|=|held|holds) ({_NUMBER})(?![\w.]*[\w\[])")
 _SIZE = re.compile(r"([A-Za-z_][\w.]*) has (?:(\d+) rows|size (\d+) in dimension (\d+))")
 _PAST = re.compile(r"(?:from|to|on) ([A-Za-z_][\w.]*): element -?\d+ of (\d+)")
-_ORIGIN = re.compile(r"\b(?:came|comes?) from\b|\borigin\b|\bmodel's input\b")
+_ORIGIN = re.compile(r"\b(?:came|comes?) from\b|\borigin\b|\bmodel's input\b|\bruns through\b")
 _CLAIM = re.compile(
-    rf"comes from ([A-Za-z_][\w.]*)(?:\[([\d, ]*)\])?, which is \S+: with ({_NUMBER}) there, the (?:model|graph)"
+    rf"([A-Za-z_][\w.]*)(?:\[([\d, ]*)\])?(?:, which)? is \S+: with ({_NUMBER}) there, the (?:model|graph)"
 )
 _SUBGRAPH, _ARGUMENT = re.compile(r"_graph_\d"), re.compile(r"arg\d+_1")
 

@@ -139,6 +139,8 @@ def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
     reference = Reference(FORMAT, "2.13.0", (), (LOST_LINE,), exported=(exported,))
     lost = AlteredProgram(relative=0.5, explained=1.0, lost=("tanh",))
     assert alteration_of(lost, reference) == Alteration(0.5, lost=(LOST,))
+    signs = alteration_of(replace(lost, lost_signs=("tanh",)), reference)
+    assert signs == Alteration(0.5, lost=(replace(LOST, only_signs=True),))
     kept = AlteredProgram(relative=0.5, explained=1.0, kept=("tanh",))
     assert alteration_of(kept, reference) == Alteration(0.5, kept=(LOST,))
 
@@ -177,10 +179,18 @@ def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
     assert "WRONG: output 1 has a relative error of 0.25" in said
     assert "a graph pass or a decomposition of Inductor changed the program" in said
     assert "has a relative error of 0.5 in float64" in said
-    assert "it has lost the value of tanh = aten.tanh.default(x) at /home/user/model.py:8" in said
+    value = "tanh = aten.tanh.default(x) at /home/user/model.py:8"
+    assert f"it has no value like that of {value}: the change may begin there; aoti-debug bisect" in said
     assert "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass" in said
     known = replace(compared(tmp_path / "known", Alteration(0.5, lost=(LOST,))), program=str(Path.cwd() / "a b.pt2"))
     assert "; aoti-debug bisect 'a b.pt2' --settings looks for the pass" in lines(known)
+
+
+def test_a_value_of_which_only_the_signs_of_zeros_are_others(tmp_path: Path) -> None:
+    said = lines(compared(tmp_path, Alteration(0.5, lost=(replace(LOST, only_signs=True),))))
+    value = "tanh = aten.tanh.default(x) at /home/user/model.py:8"
+    assert f"it has the value of {value} only with other signs of zeros: the change may begin there" in said
+    assert "no value like" not in said
 
 
 def test_a_value_that_is_computed_and_not_returned_is_named(tmp_path: Path) -> None:

@@ -306,6 +306,7 @@ class AlteredProgram:
         least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64, so that rounding may be in the difference.
         lost: the nodes of the exported program before which all values are in that graph, while their own are not.
+        lost_signs: those of them whose values are in that graph but for the signs of zeros.
         kept: the nodes of the exported program that wrong outputs are, and whose values that graph has: it returns
             something else.
         outputs: the wrong outputs.
@@ -316,6 +317,7 @@ class AlteredProgram:
     least: float = LEAST
     is_rounded: bool = False
     lost: tuple[str, ...] = ()
+    lost_signs: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     outputs: tuple[AlteredOutput, ...] = ()
 

@@ -93,12 +93,14 @@ def altered_program(
     graph, names = exported.graph, returned_nodes(exported.graph)
     altered = [output.index for output in outputs if output.relative > output.least and output.explained >= EXPLAINED]
     kept = [names[n] for n in altered if names[n] in seen - lost]
+    first = _first_lost(graph, lost, names, list(wrong))
     return AlteredProgram(
         relative=-1.0 if most is None else most.relative,
         explained=0.0 if most is None else most.explained,
         least=LEAST if most is None else most.least,
         is_rounded=is_rounded,
-        lost=_first_lost(graph, lost, names, list(wrong)),
+        lost=first,
+        lost_signs=tuple(name for name in first if name in lost_signs),
         kept=tuple(dict.fromkeys(kept))[:_MAX_OPERATORS],
         outputs=tuple(outputs),
     )

@@ -1,6 +1,6 @@
 """Finds, by runs of the model with other numbers in its inputs, the element that makes a launch fail.
 
-It needs no graph, and finds the way through any launches: a fault that does not come without an element comes from it.
+It needs no graph, and any launches may be between: with another number in place of the element, no fault comes.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def with_changed_inputs(
             note.text = wording.first_line(str(error))
             return finding
         note.text = f"{wording.pluralize(changed.count, 'run')}: " + (
-            "found no element of an input that makes the fault"
+            "no change of a single input kept the fault away"
             if culprit is None
-            else f"{culprit.name} makes the fault"
+            else f"with other numbers in {culprit.name} the fault does not come"
         )
     if culprit is None or not (behind.by_data or _is_unusual(culprit, changed.tensors[culprit.name])):
         return finding
@@ -73,9 +73,10 @@ def with_changed_inputs(
     untried = _integer_weights(flow.run)
     if not untried:
         return _explained(finding, culprit, changed.tensors[culprit.name], said)
-    said = said.replace("the fault comes from", "the fault may come from")
-    said += f"; other numbers in {wording.join_truncated(untried, _MAX_NAMED)} were not tried"
-    return replace(finding, possible=(said, *finding.possible))
+    others = (
+        f"other numbers in {wording.join_truncated(untried, _MAX_NAMED)}, which may be to blame as well, were not tried"
+    )
+    return replace(finding, possible=(f"{said}; {others}", *finding.possible))
 
 
 def _integer_weights(run: RunDir) -> tuple[str, ...]:
@@ -90,15 +91,18 @@ def _is_unusual(culprit: Culprit, tensor: torch.Tensor) -> bool:
 
 
 def _sentence(culprit: Culprit, tensor: torch.Tensor) -> str:
-    """ "the fault comes from ids[3], which is 3000: with 0 there, the model runs through"."""
+    """ "ids[3] is 3000: with 0 there, the model runs through; with 0 in all other elements of ids, the fault comes"."""
+    number = culprit.instead
     if culprit.element is None:
-        return f"the fault comes from {culprit.name}: with {culprit.instead} in all of it, the model runs through"
-    name = element_text(culprit.name, unravel(culprit.element, tuple(tensor.shape)))
-    return f"the fault comes from {name}, which is {culprit.value}: " + (
-        f"with {culprit.instead} there, the model runs through"
-        if culprit.alone
-        else "with other numbers in all other elements, it comes as well"
-    )
+        tried = f"with {number} in all of {culprit.name}, the model runs through"
+        return f"{tried}; no single element was found that makes the fault come"
+    element = f"{element_text(culprit.name, unravel(culprit.element, tuple(tensor.shape)))} is {culprit.value}: "
+    in_others = f"with {number} in all other elements of {culprit.name}, the fault comes"
+    if not culprit.alone:
+        in_all = f"with {number} in all of {culprit.name}, the model runs through"
+        return f"{element}{in_others}; with {number} there alone as well; {in_all}"
+    there = f"{element}with {number} there, the model runs through"
+    return there if tensor.numel() == 1 else f"{there}; {in_others}"
 
 
 def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor, sentence: str) -> Finding:

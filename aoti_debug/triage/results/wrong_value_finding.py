@@ -125,11 +125,11 @@ def stage(launch: Launch, outcomes: Sequence[str], undefined: Sequence[str] = ()
     """
     if AS_RECORDED in outcomes:
         same = "its source computes the same values in another way of running it"
-        return (same if undefined else f"{same}: the lowering or fusion is wrong",)
+        return (same if undefined else f"{same}: the lowering or fusion is likely wrong",)
     if "differs" in outcomes:
-        return ("its source computes other values in another way of running it: its compilation is suspect",)
+        return ("its source computes other values in another way of running it: its compilation may be wrong",)
     if launch.site.op and not traits_of(launch.site.kind).compiled_for_layouts:
-        return ("it calls an operator: the operator, or the arguments that it is called with, are wrong",)
+        return ("it calls an operator: the operator, or the arguments that it is called with, may be wrong",)
     return ()
 
 

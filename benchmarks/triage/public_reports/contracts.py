@@ -209,7 +209,7 @@ REPORTS = (
         ("differs",),
         (r"aten\.(_softmax|softmax|view)",),
         (),
-        (r"lowering or fusion is wrong",),
+        (r"lowering or fusion is likely wrong",),
         part="-lowest-bit",
     ),
     Report(
@@ -266,7 +266,7 @@ REPORTS = (
         ("uninitialised", "nonfinite", "incomplete", *CHANGED),
         (r"aten\.empty",),
         (),
-        (r"lowering or fusion is wrong",),
+        (r"lowering or fusion is likely wrong",),
         part="-rows",
     ),
     Report(0, "a model under autocast", lambda: _normal(Autocast(), 8, 32), "same", CLEAN, part="-autocast"),

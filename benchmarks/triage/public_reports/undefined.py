@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from benchmarks.triage.public_reports.operators import doubled_in_place, jittered
 from benchmarks.triage.public_reports.report import CLEAN, Example, Report
 
-BLAMES_TORCH = (r"lowering or fusion is wrong", r"compilation is suspect", r"Inductor changed the program")
+BLAMES_TORCH = (r"lowering or fusion is likely wrong", r"compilation may be wrong", r"Inductor changed the program")
 
 
 class Dropped(nn.Module):

@@ -99,7 +99,7 @@ def test_true_sentences(sentence: str, tmp_path: Path) -> None:
         "the index came from the model's input: index[3] is 4",
         "the index came from the model's input: seed[2] is 1000000000000",
         "the kernel computes the index from seed[2], which is 1000000000000",
-        "the fault comes from seed[2], which is 1000000000000: with 3 there, the model runs through",
+        "seed[2] is 1000000000000: with 3 there, the model runs through",
         "aten.mul.Tensor: index[6] = 3 * 2 = 6",
         "out-of-bounds load from x: element 250 of 161",
     ],
@@ -109,7 +109,7 @@ def test_wrong_sentences(sentence: str, tmp_path: Path) -> None:
 
 
 def test_claims_of_other_numbers_are_to_be_checked(tmp_path: Path) -> None:
-    sentence = "the fault comes from index[4], which is 31: with -3 there, the model runs through"
+    sentence = "index[4] is 31: with -3 there, the model runs through"
     assert judged(BESIDE_A_SEED, tmp_path, evidence=[sentence]).claims == ((sentence, Element("index", (4,), -3)),)
 
 

@@ -117,7 +117,7 @@ def test_the_first_operator_whose_value_is_lost(
     assert found.relative > 0.01
     assert found.explained > 0.9
     assert not found.is_rounded
-    assert found.lost == (lost,)
+    assert (found.lost, found.lost_signs) == ((lost,), ())
 
 
 def test_a_value_that_is_computed_and_not_returned(tmp_path: Path) -> None:
@@ -233,3 +233,4 @@ def test_an_addition_of_zeros_that_a_pass_leaves_out(tmp_path: Path) -> None:
     after = [("a", "aten.ceil.default", ("%x",)), ("b", "aten.reciprocal.default", ("%a",))]
     found = altered(tmp_path, graph(EXPORTED, before, ["reciprocal"]), graph(MODEL, after, ["b"]), [0])
     assert (found.relative, found.explained, found.lost, found.kept) == (LARGEST, 1.0, ("add",), ())
+    assert found.lost_signs == ("add",)

@@ -90,7 +90,8 @@ def test_the_element_through_another_launch(tmp_path: Path, monkeypatch: pytest.
     assert found.origin is not None
     assert (found.origin.input, found.origin.element, found.origin.coordinates) == ("ids", 4, (1, 1))
     assert found.evidence == (
-        f"the fault comes from ids[1, 1], which is {FAR}: with 4 there, the model runs through",
+        f"ids[1, 1] is {FAR}: with 4 there, the model runs through; "
+        "with 4 in all other elements of ids, the fault comes",
         "it never returned",
     )
     assert [place.input or place.launch for place in found.chain] == ["ids", "0.1"]
@@ -118,10 +119,33 @@ def test_a_launch_that_computed_the_number_stays_the_origin_unless_one_element_m
     run = run_of(tmp_path)
     maker = place_of(run.launches[0])
     found = explained(run, monkeypatch, lambda ids, _: FAULT if bool((ids.abs() > most).any()) else "", origin=maker)
-    said = [line for line in found.evidence if line.startswith("the fault comes from ids")]
+    said = [line for line in found.evidence if "the model runs through" in line and line.startswith(("ids", "with"))]
     assert len(said) == 1
     assert (found.origin == maker) is not is_input
     assert found.evidence.index(said[0]) == (0 if is_input else 1)
+
+
+@pytest.mark.parametrize(
+    ("is_bad", "said"),
+    [
+        pytest.param(
+            lambda ids: bool((ids > 3).any()),
+            "ids[0, 2] is 4: with 1 in all other elements of ids, the fault comes; with 1 there alone as well; "
+            "with 1 in all of ids, the model runs through",
+            id="any of several",
+        ),
+        pytest.param(
+            lambda ids: bool((ids == FAR).any() and (ids == 9).any()),
+            "with 4 in all of ids, the model runs through; no single element was found that makes the fault come",
+            id="two together",
+        ),
+    ],
+)
+def test_the_sentence_says_what_was_tried_and_what_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[Any], bool], said: str
+) -> None:
+    found = explained(run_of(tmp_path), monkeypatch, lambda ids, _: FAULT if is_bad(ids) else "")
+    assert found.evidence == (said, "it never returned")
 
 
 @pytest.mark.parametrize("other", ["", "RuntimeError: another one"])

@@ -274,9 +274,9 @@ def test_the_bytes_to_save_count_what_is_only_read_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcomes", "word"),
     [
-        (["as recorded"], "the lowering or fusion is wrong"),
-        (["fault", "as recorded"], "the lowering or fusion is wrong"),
-        (["differs"], "its compilation is suspect"),
+        (["as recorded"], "the lowering or fusion is likely wrong"),
+        (["fault", "as recorded"], "the lowering or fusion is likely wrong"),
+        (["differs"], "its compilation may be wrong"),
         (["failed"], ""),
         ([], ""),
     ],

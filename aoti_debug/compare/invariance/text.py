@@ -163,15 +163,20 @@ def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
 
 def trial_lines(trial: RemedyTrial) -> Iterator[str]:
     """Yields the lines of a build with a remedy."""
-    known = "works" if trial.works else "works as far as it is known" if trial.seems_to_work else "does not work"
-    yield f"{known}: {' '.join(trial.lines)}"
+    yield f"{_outcome(trial)}: {' '.join(trial.lines)}"
     if trial.module is not None:
         yield f"  file     {trial.module}: {trial.remedy.what}"
-    yield f"  built    {trial.said}"
+    yield f"  {'failed  ' if trial.found is None else 'built   '} {trial.said}"
     if trial.price is not None:
         yield f"  time     {price_text(trial.price)}"
     elif trial.seems_to_work:
         yield "  time     not measured"
+
+
+def _outcome(trial: RemedyTrial) -> str:
+    if trial.found is None:
+        return "not built or run"
+    return "works" if trial.works else "works as far as it is known" if trial.seems_to_work else "does not work"
 
 
 def document(
@@ -208,6 +213,7 @@ def document(
             {
                 "lines": list(trial.lines),
                 "works": trial.works,
+                "seems_to_work": trial.seems_to_work,
                 "said": trial.said,
                 "module": None if trial.module is None else str(trial.module),
                 "price": price_document(trial.price),

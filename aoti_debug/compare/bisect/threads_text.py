@@ -81,6 +81,7 @@ def _race(race: ThreadRace) -> dict[str, Any]:
         "second": _accessed(race.second),
         "memory": race.memory,
         "bytes": list(race.bytes),
+        "is_shared": race.is_shared,
         "evidence": race_evidence(race),
         "calls": race.calls,
         "doubt": race.doubt,
@@ -105,6 +106,7 @@ def race_lines(races: Sequence[ThreadRace], run: RunDir) -> list[str]:
         lines.append(f"RACE {race_text(race)}")
         lines += [f"  {label:<8} {_side(side)}" for label, side in (("first", race.first), ("second", race.second))]
         lines.append(f"  when     {race_evidence(race)}")
+        lines += [f"  maybe    {shared_state(race)}"] if race.is_shared else []
     if len(certain) > MAX_LISTED:
         lines.append(f"and {wording.pluralize(len(certain) - MAX_LISTED, 'more race')}")
     doubtful = [race for race in races if race.doubt]
@@ -128,7 +130,14 @@ def race_text(race: ThreadRace) -> str:
         f"{one.launch.id} {one.launch.kernel} of thread {one.thread}" for one in (race.first, race.second)
     )
     first, last = race.bytes[0], race.bytes[1] - 1
-    return f"nothing recorded orders {sides}: both are passed bytes {first} to {last} of {race.memory}"
+    shared = ", which all calls of the package share" if race.is_shared else ""
+    return f"nothing recorded orders {sides}: both are passed bytes {first} to {last} of {race.memory}{shared}"
+
+
+def shared_state(race: ThreadRace) -> str:
+    """The remedies of a race in a weight or a state: "calls overwrite one count: a lock … may be what is needed"."""
+    remedies = "a lock around each call, or the package loaded once for each thread, may be what is needed"
+    return f"calls overwrite one {race.memory}: {remedies}"
 
 
 def race_evidence(race: ThreadRace) -> str:

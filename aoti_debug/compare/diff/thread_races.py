@@ -69,6 +69,7 @@ class ThreadRace:
         bytes: from the first to behind the last that both are passed: of the weight, else of the first call's memory.
         around: of BETWEEN: the launches of the first's call before and after the second one that use these bytes.
         calls: pairs of calls in which it was seen with this evidence.
+        is_shared: it is a weight or a state, which all calls of the package share.
         doubt: why it may be none; "" if it is one.
     """
 
@@ -77,6 +78,7 @@ class ThreadRace:
     memory: str
     bytes: tuple[int, int]
     meanwhile: Meanwhile
+    is_shared: bool = False
     around: tuple[Launch, ...] = ()
     calls: int = 1
     doubt: str = ""
@@ -306,6 +308,7 @@ class _Search:
             memory=name or use.argument.spec.base or use.argument.name,
             bytes=(begin - hold.origin, end - hold.origin),
             meanwhile=Meanwhile.BOTH_RAN if ran else Meanwhile.BETWEEN if around else Meanwhile.BOTH_CALLS,
+            is_shared=hold.lasts,
             around=() if ran else around,
             doubt=self._doubt(use, later, is_sure=shared is True, is_between=bool(around)),
         )

@@ -15,6 +15,7 @@ from aoti_debug.compare.bisect.threads_text import (
     fault_line,
     race_evidence,
     race_text,
+    shared_state,
     threads_lines,
     unsearched_launches,
 )
@@ -248,7 +249,7 @@ def _race(race: ThreadRace, again: str) -> Finding:
         race_text(race),
         where=places[1],
         evidence=(*(f"{side.launch.id} {access_text(side)}" for side in sides), race_evidence(race)),
-        possible=(_consequence(*sides),),
+        possible=(*((shared_state(race),) if race.is_shared else ()), _consequence(*sides)),
         chain=places,
         next=(again,),
     )

@@ -117,6 +117,7 @@ def test_two_launches_at_the_same_time(tmp_path: Path) -> None:
     assert (race.first.launch.id, race.first.does, race.first.thread) == ("0.0", "writes", 10)
     assert (race.second.launch.id, race.second.does, race.second.thread) == ("1.0", "reads", 11)
     assert (race.memory, race.bytes, race.meanwhile, race.doubt) == ("buf0", (0, 256), Meanwhile.BOTH_RAN, "")
+    assert not race.is_shared
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_calls_that_overlap_share_a_state(tmp_path: Path) -> None:
     state = written("count", Role.INOUT)
     steps = (Step(0, 10, 20, state), Step(0, 50, 60, read("buf9"), BEHIND), Step(1, 30, 40, state))
     (race,) = found(tmp_path / "overlap", *steps, weights=("count",))
-    assert (race.memory, race.meanwhile, race.doubt) == ("count", Meanwhile.BOTH_CALLS, "")
+    assert (race.memory, race.is_shared, race.meanwhile, race.doubt) == ("count", True, Meanwhile.BOTH_CALLS, "")
     assert found(tmp_path / "apart", steps[0], steps[2], weights=("count",)) == ()
 
 

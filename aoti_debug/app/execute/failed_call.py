@@ -12,13 +12,14 @@ from aoti_debug.app.execute import kept_inputs, kept_weights
 from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import MEMBER
+from aoti_debug.package.manifest import MEMBER, Manifest
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 
+_FROZEN = "_frozen_param"  # begins the names that torch's constant folding gives
 _NOT_FINITE, _RAISED, _OPEN, _SUSPECTED, _CRASHED = range(2, 7)  # weights of evidence
 
 
@@ -66,6 +67,8 @@ class FailedCall:
         why: what is known of the call: "its results are not finite".
         is_not_finite: its results are not finite, and the script went on.
         has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
+        frozen: what torch computed from weights when it compiled the package (`freezing`) and the script has left,
+            where it had replaced weights.
         others: where nothing was seen in any package, the other ones.
     """
 
@@ -76,6 +79,7 @@ class FailedCall:
     why: str
     is_not_finite: bool = False
     has_other_weights: bool = False
+    frozen: tuple[str, ...] = ()
     others: tuple[OtherPackage, ...] = ()
 
 
@@ -127,7 +131,9 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
     package = chosen.package
     inputs = None if call is None else _written(call, package, chosen.run.path)
     has_other_weights = False
+    frozen: tuple[str, ...] = ()
     if call is not None:
+        frozen = _frozen(package, call, chosen.run.manifest)
         package, has_other_weights = _with_weights(package, call)
     return FailedCall(
         run=chosen.run,
@@ -137,6 +143,7 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         why=why,
         is_not_finite=call is not None and call.file.name == NOT_FINITE,
         has_other_weights=has_other_weights,
+        frozen=frozen,
         others=() if _evidence(chosen) else _others(known, chosen),
     )
 
@@ -151,6 +158,19 @@ def _with_weights(package: Path, call: KeptCall) -> tuple[Path, bool]:
         return package, False
     output = package.with_name(f"{package.stem}-call-{call.number}{package.suffix}")
     return kept_weights.with_weights(package, changes, output), False
+
+
+def _frozen(package: Path, call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
+    """What torch computed from weights when it compiled a package, and has kept while the script replaced weights."""
+    changes = kept_weights.of_call(call.file.parent, call.number)
+    if not changes:
+        return ()
+    replaced = kept_weights.names_of(changes)
+    return tuple(
+        constant.fqn
+        for constant in manifest.constants
+        if constant.fqn.startswith(_FROZEN) and not replaced & {constant.fqn, constant.name}
+    )
 
 
 def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[OtherPackage, ...]:

@@ -118,6 +118,14 @@ def of_call(folder: Path, call: int) -> tuple[Path, ...] | None:
     return found if found is None or all(file.exists() for file in found) else None
 
 
+def names_of(changes: tuple[Path, ...]) -> frozenset[str]:
+    """The names of the weights that changes set, as the package has them."""
+    import torch
+
+    loaded = (torch.load(file, weights_only=True, mmap=True) for file in changes)
+    return frozenset(name for change in loaded for name in change["tensors"])
+
+
 def with_weights(package: Path, changes: tuple[Path, ...], output: Path) -> Path:
     """Writes a copy of an instrumented package whose model is given weights when it is loaded.
 

@@ -184,6 +184,8 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
     if failed.has_other_weights:
         others = "the script had replaced weights, which were not kept: here the model has those of its package"
         finding = replace(finding, warnings=(*finding.warnings, others))
+    if failed.frozen:
+        finding = replace(finding, warnings=(*finding.warnings, _frozen_text(failed.frozen)))
     if finding.kind.is_fault:
         return finding
     finding = _with_other_packages(finding, failed)
@@ -201,3 +203,12 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
     alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, {result}"
     kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
     return replace(finding, kind=kind, warnings=(alone, *finding.warnings))
+
+
+def _frozen_text(names: Sequence[str]) -> str:
+    """Says that replaced weights may have been computed into constants that stayed as they were."""
+    listed = wording.join_truncated(names, 3)
+    return (
+        f"the script had replaced weights, but not {listed}: going by the name, torch computed it from weights when it "
+        "compiled the package (freezing), and it may be of the weights before"
+    )

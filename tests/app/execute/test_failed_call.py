@@ -15,9 +15,12 @@ import torch
 from aoti_debug.app.execute import execute, triage_script
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
+from aoti_debug.app.execute.kept_weights import GivenWeights
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.package.manifest import Constant
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
@@ -47,6 +50,14 @@ def ended(base: Path, write: Write, *, signal: str = "", exit_: Exit = RUNNING) 
         stacks = Backtrace((Stack(journal.thread, signal, None, ()),))
         (path / crash_stacks.NAME).write_text(json.dumps({"format": crash_stacks.FORMAT, **asdict(stacks)}))
     return DiagnosedRun(run_directory.open_run(path))
+
+
+def with_constants(run: DiagnosedRun, *names: str) -> DiagnosedRun:
+    """The run, of a package with these constants."""
+    constants = tuple(Constant(name, name, "float32", (2,), (1,), False, "Buffer") for name in names)
+    manifest = replace(make_manifest(site("k")), constants=constants)
+    (run.run.path / run_directory.MANIFEST).write_text(json_data.to_text(manifest))
+    return DiagnosedRun(run_directory.open_run(run.run.path))
 
 
 def in_a_launch(journal: JournalWriter) -> None:
@@ -129,6 +140,27 @@ def test_where_nothing_was_seen_the_other_packages_are_named(tmp_path: Path) -> 
     assert finding.warnings[1].startswith("the script had replaced weights of a.pt2, which were not kept")
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
+
+
+@pytest.mark.parametrize(
+    ("replaced", "frozen"),
+    [((), ()), (("bias",), ("_frozen_param0", "_frozen_param1")), (("bias", "_frozen_param1"), ("_frozen_param0",))],
+)
+def test_what_was_computed_from_weights_at_compile_time_may_be_of_the_weights_before(
+    tmp_path: Path, replaced: tuple[str, ...], frozen: tuple[str, ...]
+) -> None:
+    run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
+    called = package(tmp_path / "a", with_constants(run, "bias", "_frozen_param0", "_frozen_param1"))
+    if replaced:
+        weights = GivenWeights(tmp_path / "weights", keeps_all=False)
+        weights.changed("load_constants", {name: torch.ones(2) for name in replaced}, inactive=False)
+        weights.tell(called.calls[0].file.parent, 0)
+    found = chosen(called)
+    assert found.frozen == frozen
+    finding = triage_script._with_what_was_seen(Finding(CLEAN, "1 launch"), found, None)
+    said = [warning for warning in finding.warnings if "(freezing)" in warning]
+    assert len(said) == bool(frozen)
+    assert all(f"but not {', '.join(frozen)}: " in warning and "may be of the weights" in warning for warning in said)
 
 
 @pytest.mark.parametrize(("is_finite", "signal"), [(True, "SIGSEGV"), (False, "")])

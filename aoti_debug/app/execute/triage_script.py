@@ -66,7 +66,7 @@ def triage_script(
         end = executed.killed or f"exit code {executed.exit_code}"
         raise TargetError(
             f"{script.target} called no AOTInductor package that could be recorded: {end}",
-            hint=_hint(script, began),
+            hint=_hint(script, began, is_failed=bool(executed.exit_code)),
         )
     _find_modules(script, failed.package.parent)
     return triage_failed_call(failed, executed.verdict, options, listener, before=(step,), command=command)
@@ -102,20 +102,22 @@ def triage_failed_call(
     return replace(found, record=record)
 
 
-def _hint(script: UserScript, began: float) -> str:
+def _hint(script: UserScript, began: float, *, is_failed: bool) -> str:
     """The command for the newest program or package that was written into this folder meanwhile; else what else helps.
 
     Args:
         began: when the script was started, as of `time.monotonic`.
+        is_failed: its exit code is not 0.
     """
     since = time.time() - (time.monotonic() - began)
     times = {path.name: path.stat().st_mtime for path in Path.cwd().glob("*.pt2") if _is_model(path)}
     written = [name for name in sorted(times, key=lambda name: times[name]) if times[name] >= since]
     if not written:
+        stderr = "what it wrote to stderr may say why"
         if script.torch_compile:
-            return "what it wrote to stderr may say why"
-        command = shlex.join(["aoti-debug", "triage", "--torch-compile", *script.words])
-        return f"if it uses torch.compile: {command}; otherwise what it wrote to stderr may say why"
+            return stderr
+        graphs = f"if it uses torch.compile: {shlex.join(['aoti-debug', 'triage', '--torch-compile', *script.words])}"
+        return f"{stderr}; {graphs}" if is_failed else f"{graphs}; otherwise {stderr}"
     return f"{written[-1]} was written meanwhile: aoti-debug triage {shlex.quote(written[-1])}"
 
 

@@ -231,16 +231,22 @@ def test_wrong_usage(
     assert message in capsys.readouterr().err
 
 
+STDERR = "what it wrote to stderr may say why"
+GRAPHS = "if it uses torch.compile: aoti-debug triage --torch-compile serve.py --guards x"
+
+
+@pytest.mark.parametrize(("code", "hint"), [(4, f"{STDERR}; {GRAPHS}"), (0, f"{GRAPHS}; otherwise {STDERR}")])
 def test_a_script_without_packages(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: int, hint: str
 ) -> None:
+    """One that failed has written why, which is the first to look at."""
     monkeypatch.chdir(tmp_path)
-    Path("serve.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(4)\n")
+    Path("serve.py").write_text(f"import sys\nprint(sys.argv[1:])\nsys.exit({code})\n")
     assert main.run(["triage", "--guards", "serve.py", "--guards", "x"]) == 5
     output = capfd.readouterr()
     assert output.out == "['--guards', 'x']\n"
-    assert "serve.py called no AOTInductor package that could be recorded: exit code 4" in output.err
-    assert "if it uses torch.compile: aoti-debug triage --torch-compile serve.py --guards x;" in output.err
+    assert f"serve.py called no AOTInductor package that could be recorded: exit code {code}" in output.err
+    assert f"hint: {hint}\n" in output.err
     assert [path.name for path in tmp_path.iterdir()] == ["serve.py"]
 
 

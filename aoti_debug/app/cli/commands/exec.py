@@ -121,8 +121,10 @@ def outcome_lines(executed: ExecutedScript, columns: int, *, is_compiling: bool 
                 f"HANG the script did not end: {executed.killed}; nothing was recorded", columns
             )
         note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
+        end = f"; it ended with exit code {executed.exit_code}, and what it wrote to stderr may say why"
+        own = end if executed.exit_code else ""
         graphs = "" if is_compiling else "; graphs of torch.compile are recorded with --torch-compile"
-        return terminal_cells.wrapped(f"{note}{graphs}", columns)
+        return terminal_cells.wrapped(f"{note}{own}{graphs}", columns)
     lines = ["", *summary(result, columns)]
     for run in executed.others:
         launches = wording.pluralize(len(run.launches), "launch")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import EXIT_FINDING
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.comparison import Beginning, Comparison, UndefinedOperator
-from aoti_debug.compare.measure.output_errors import OutputError, is_exact
+from aoti_debug.compare.measure.output_errors import OutputError, is_exact, rounding_in
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
 from aoti_debug.compare.text import comparison_lines, output_text, short
-from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.manifest import ModelLine, Role
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, Place, place_of
 from aoti_debug.runs.diagnosis.run_findings import element_text
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show.finding import finding_lines
+from aoti_debug.runs.show.finding import all_finding_lines
 
 WRONG_VALUE = FindingKind(
     "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"
@@ -112,7 +115,10 @@ def differs(comparison: Comparison) -> Finding:
     begins, unrepeatable = comparison.beginning, comparison.unrepeatable
     evidence = [operator.text for operator in (*comparison.undefined, *comparison.inexact)]
     evidence += [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]
-    evidence += [*_setting_sentences(comparison), *map(output_text, others[:_MAX_OUTPUTS])]
+    evidence += _setting_sentences(comparison)
+    rounded = next(filter(None, (_from_rounded(comparison, e) for e in comparison.differing_outputs)), None)
+    evidence += [] if rounded is None else [rounded.text]
+    evidence += map(output_text, others[:_MAX_OUTPUTS])
     where = None if unrepeatable is None else place_of(unrepeatable)
     if begins is not None and unrepeatable is None:
         launch = comparison.run.launch(begins.launch)
@@ -120,6 +126,8 @@ def differs(comparison: Comparison) -> Finding:
         if begins.line is not None and not begins.operator:
             where = replace(where, frame=begins.line)
         evidence += _beginning_sentences(begins)
+    if rounded is not None:
+        where = where or place_of(rounded.launch, rounded.argument)
     launches = wording.pluralize(comparison.coverage.launches, "launch")
     compared = comparison.coverage.compared
     if compared:
@@ -127,6 +135,7 @@ def differs(comparison: Comparison) -> Finding:
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
     possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
+    possible += [] if rounded is None else ["ties may explain it: elements that rounding alone puts in another order"]
     possible += [may_be_undefined(operator) for operator in comparison.undefined if not operator.outputs]
     where, origin = _with_undefined(comparison, where, _origin(begins, where) if unrepeatable is None else None)
     recovered = any(map(comparison.is_recovered, comparison.differing_outputs))
@@ -140,6 +149,54 @@ def differs(comparison: Comparison) -> Finding:
         origin=origin,
         next=(shlex.join(command),) if recovered or is_open else (),
     )
+
+
+@dataclass(frozen=True)
+class _FromRounded:
+    """A launch that wrote integers of an output from inputs that rounding alone makes other than the program's.
+
+    Attributes:
+        output: its number.
+        argument: the variable of the output.
+        relative: the largest difference of an input, root mean square.
+    """
+
+    launch: Launch
+    output: int
+    argument: str
+    relative: float
+
+    @property
+    def text(self) -> str:
+        """The sentence on it."""
+        written = f"output {self.output} is {self.argument}, which {self.launch.id} {self.launch.kernel} wrote"
+        differs_by = f"differs from the program's in eager by {short(self.relative)} at most (relative)"
+        return f"{written}; eager makes the same of what the launch read, and that {differs_by}"
+
+
+def _from_rounded(comparison: Comparison, error: OutputError) -> _FromRounded | None:
+    """The launch that chose the integers of an output; None where its inputs are not known to differ by rounding."""
+    names = comparison.run.manifest.outputs
+    name = names[error.index] if is_exact(error.dtype) and error.index < len(names) else ""
+    written = (row for row in reversed(comparison.rows) if any(a.written and a.name == name for a in row.launch.args))
+    row = next(written, None) if name else None
+    if row is None or not (row.same_code or any(o.argument == name and o.equals_eager for o in row.outputs)):
+        return None
+    flow, inherited = Dataflow(comparison.run), {one.launch.id: one.inherited or {} for one in comparison.rows}
+    largest = 0.0
+    for argument in row.launch.args:
+        if argument.tensor is None or argument.role is Role.OUT:
+            continue
+        writer = flow.writer(row.launch, argument)
+        if writer.input:
+            continue
+        if writer.launch is None or writer.argument is None or argument.layout is None:
+            return None
+        relative = inherited.get(writer.launch.id, {}).get(writer.argument.name, math.inf)
+        if relative > rounding_in(argument.layout.dtype):
+            return None
+        largest = max(largest, relative)
+    return _FromRounded(row.launch, error.index, name, largest) if largest else None
 
 
 def _with_undefined(
@@ -250,7 +307,7 @@ def outcome_lines(comparison: Comparison, width: int) -> list[str]:
     if comparison.unfinished or kind is WRONG_VALUE:
         return []
     if kind in (REFUSED, DIFFERS):
-        return finding_lines(refused(comparison) if kind is REFUSED else differs(comparison), width)
+        return all_finding_lines(refused(comparison) if kind is REFUSED else differs(comparison), width)
     return terminal_cells.fitted(f"{kind.heading} {compared_text(comparison)}", width)
 
 

@@ -567,3 +567,44 @@ def test_numbers_that_eager_has_too_and_float64_has_not_are_noted(comparison: Co
         noted = replace(comparison, outputs=(RIGHT,), rows=(replace(row, outputs=(output,)),))
         assert finding_of(noted).kind == CLEAN
         assert finding_of(noted).warnings == expected
+
+
+INDICES = OutputError(
+    index=0, dtype="int64", elements=3, different=2, relative=0.5, example=ReturnedElement((1,), "2", "0")
+)
+
+
+@pytest.mark.parametrize(
+    ("inherited", "equals_eager", "is_explained"),
+    [
+        pytest.param({"buf0": 6e-8}, True, True, id="rounding"),
+        pytest.param({"buf0": 0.03}, True, False, id="more than rounding"),
+        pytest.param({"buf0": 0.0}, True, False, id="the same inputs"),
+        pytest.param(None, True, False, id="inputs that are not compared"),
+        pytest.param({"buf0": 6e-8}, False, False, id="a launch that eager has otherwise"),
+    ],
+)
+def test_ties_may_explain_integers_that_were_chosen_from_what_rounding_changed(
+    tmp_path: Path, inherited: dict[str, float] | None, equals_eager: bool, is_explained: bool
+) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf1",))
+    recorder.journal.call_begin()
+    given, made, chosen = torch.zeros(2, 3), torch.ones(2, 3), torch.zeros(3, dtype=torch.int64)
+    recorder.launch("a", {"arg0": given}, {"buf0": made}, kind=Kind.CPP)
+    recorder.launch("argmax", {"buf0": made}, {"buf1": chosen}, kind=Kind.CPP)
+    run = recorder.run()
+    index = replace(MEASURED, argument="buf1", dtype="int64", shape=(3,), count=3, equals_eager=equals_eager)
+    rows = (
+        Row(launch=run.launches[0], verdict=LaunchVerdict.OK, outputs=(MEASURED,), inherited=inherited),
+        Row(launch=run.launches[1], verdict=LaunchVerdict.OK, outputs=(index,)),
+    )
+    finding = differs(Comparison(run=run, rows=rows, outputs=(INDICES,)))
+    said = (
+        "output 0 is buf1, which 0.1 argmax wrote; eager makes the same of what the launch read, and that differs from "
+        "the program's in eager by 6e-08 at most (relative)"
+    )
+    assert (said in finding.evidence) is is_explained
+    assert (
+        "ties may explain it: elements that rounding alone puts in another order" in finding.possible
+    ) is is_explained
+    assert (finding.where is not None and finding.where.launch == "0.1") is is_explained

@@ -13,6 +13,7 @@ from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
+from aoti_debug.compare.measure.output_errors import is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
 from aoti_debug.compare.precision_setting import with_setting
@@ -50,7 +51,10 @@ def look(investigation: Investigation) -> Suspicion | None:
         return faults.of_ended(investigation, saved)
     try:
         with _returned_outputs(investigation):
-            comparison = _with_setting(investigation, _compared(investigation, saved))
+            comparison = _compared(investigation, saved)
+            if any(is_exact(error.dtype) for error in comparison.differing_outputs):  # rounding may decide them
+                comparison = _compared(investigation, saved, inherited=True)
+            comparison = _with_setting(investigation, comparison)
         stored_comparison.keep_in_run(comparison, investigation.steps)
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
@@ -170,10 +174,15 @@ def _suspicion(comparison: Comparison, saved: RunResult) -> Suspicion:
     )
 
 
-def _compared(investigation: Investigation, saved: RunResult) -> Comparison:
+def _compared(investigation: Investigation, saved: RunResult, *, inherited: bool = False) -> Comparison:
+    """The comparison of a run with all tensors.
+
+    Args:
+        inherited: also how far what launches read is from the whole program in eager.
+    """
     options = investigation.options
     scope = Scope(
-        inherited=False,
+        inherited=inherited,
         user_code=options.user_code,
         exported=exported_of(options.model, options.exported),
         outputs=investigation.runs.outputs,

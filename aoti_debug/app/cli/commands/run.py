@@ -48,7 +48,7 @@ from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 from aoti_debug.runs.show.document import FORMAT, outcome_document
 from aoti_debug.runs.show.fault import verdict_lines
-from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
+from aoti_debug.runs.show.finding import all_finding_lines
 from aoti_debug.triage.memory_errors import overruns
 
 _HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
@@ -265,10 +265,9 @@ class RunOutcome:
             lines += ["", *verdict_lines(result.verdict, columns)]
             lines += thread_options.fault_lines(self._called, columns)
         elif self._finding.kind.is_fault or not (quiet or self._is_stopped):
-            if self._finding.kind.is_fault:
-                lines += ["", *all_finding_lines(self._finding, columns)]
-            else:  # its next command stands above
-                lines += ["", *finding_lines(replace(self._finding, next=()), columns)]
+            # the next command of a clean one stands above
+            shown = self._finding if self._finding.kind.is_fault else replace(self._finding, next=())
+            lines += ["", *all_finding_lines(shown, columns)]
         lines += observed_lines(result.run, self._overrun, columns)
         if self._is_stopped and result.run.info.exit.exception == InspectorError.__name__:
             lines += ["", *terminal_cells.fitted(f"STOPPED {result.run.info.exit.detail}", columns)]

@@ -40,6 +40,7 @@ def test_values_and_replays(tmp_path: Path) -> None:
             y = model(x)
         for _ in range(3):
             graph.replay()
+        torch.cuda.synchronize()
     (run,) = recorded.runs
     assert any("replay 3 of the CUDA graph" in line for line in replay_lines(run, run.launches, 200))
     graph.replay()

@@ -68,7 +68,8 @@ def record(
 
     Each package is instrumented when it is loaded, which takes about as long as compiling it, or is found in the cache.
     A package that was loaded before the block is not recorded. The model runs in this process: a crash ends it, and
-    `aoti-debug show` then names the launch.
+    `aoti-debug show` then names the launch. The end of the block does not wait for the device: of replays of a CUDA
+    graph that have not ended, the statistics are missing, and a note says so.
 
     Args:
         level: 0 off, 1 save, 2 values, 3 kernel names, "hash" hashes only; None for AOTI_DEBUG_LEVEL, or 3.

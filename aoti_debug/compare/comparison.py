@@ -16,7 +16,6 @@ from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
 from aoti_debug.compare.suspects import Alteration, Suspect
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
@@ -263,10 +262,9 @@ class Comparison(ProgramResult):
     times: LaunchTimes | None = None
 
     @property
-    def program_word(self) -> str:
-        """The file of the exported program as a word of a command; "PROGRAM.pt2" if it is not known."""
-        known = self.program or ("" if self.setting is None else self.setting.program)
-        return suggested_commands.word_of(Path(known)) if known else "PROGRAM.pt2"
+    def program_path(self) -> Path:
+        """The file of the exported program; PROGRAM.pt2 if it is not known."""
+        return Path(self.program or ("" if self.setting is None else self.setting.program) or "PROGRAM.pt2")
 
     @property
     def suspects_of_rounding(self) -> tuple[OutputError, ...]:

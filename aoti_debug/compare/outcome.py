@@ -18,6 +18,7 @@ from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
 from aoti_debug.compare.text import comparison_lines, output_text, short
 from aoti_debug.package.manifest import ModelLine, Role
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, Place, place_of
 from aoti_debug.runs.diagnosis.run_findings import element_text
@@ -139,7 +140,13 @@ def differs(comparison: Comparison) -> Finding:
     possible += [may_be_undefined(operator) for operator in comparison.undefined if not operator.outputs]
     where, origin = _with_undefined(comparison, where, _origin(begins, where) if unrepeatable is None else None)
     recovered = any(map(comparison.is_recovered, comparison.differing_outputs))
-    command = ("aoti-debug", "build", comparison.program_word, "--inductor-config", PRECISION)
+    command = (
+        "aoti-debug",
+        "build",
+        suggested_commands.word_of(comparison.program_path),
+        "--inductor-config",
+        PRECISION,
+    )
     return Finding(
         DIFFERS,
         output_text(first),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Sequence
 
 from aoti_debug.base import terminal_cells, wording
@@ -175,7 +174,7 @@ def _wrong_output_lines(comparison: Comparison) -> list[str]:
         return []
     sentences = [*map(output_text, others), *alteration_sentences(comparison)]
     if is_proved:
-        command = shlex.join(["aoti-debug", "bisect", comparison.program_word, "--settings"])
+        command = suggested_commands.bisect_settings(comparison.run, comparison.program_path)
         sentences[-1] += f"; {command} looks for the pass"
     elif others:
         sentences[-1] += ", and no launch that was compared is wrong"

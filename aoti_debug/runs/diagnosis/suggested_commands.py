@@ -58,12 +58,20 @@ def why_nonfinite(run: RunDir) -> tuple[str, ...]:
 
 
 def triage(run: RunDir, model: Path) -> str:
-    """The command that triages a model with the inputs, the modules and the libraries of a run."""
-    words = ["aoti-debug", "triage", word_of(model)]
-    words += ["--inputs", word_of(run.inputs)] if run.inputs is not None else []
+    """The command that triages a model with the inputs, the calls, the modules and the libraries of a run."""
+    return shlex.join(["aoti-debug", "triage", word_of(model), *_of_run(run)])
+
+
+def bisect_settings(run: RunDir, program: Path) -> str:
+    """The command that looks for the setting, pass or lowering which makes a program wrong, as a run has called it."""
+    return shlex.join(["aoti-debug", "bisect", word_of(program), "--settings", *_of_run(run)])
+
+
+def _of_run(run: RunDir) -> list[str]:
+    words = ["--inputs", word_of(run.inputs)] if run.inputs is not None else []
     words += [word for module in run.info.imports for word in ("--import", module)]
     words += [word for path in run.info.libraries for word in ("--load-library", path)]
-    return shlex.join(words)
+    return words + (["--calls", str(run.info.calls)] if run.info.calls > 1 else [])
 
 
 def gpu_core(run: RunDir) -> tuple[str, ...]:

@@ -109,7 +109,8 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
         return Outcome(replace(suspicion.finding, next=(*suspicion.finding.next, *further)), suspicion.run)
     if launch is None:
         is_search = suspicion.finding.where is None or not suspicion.finding.where.launch
-        finding = _with_search(suspicion.finding, investigation) if is_search else suspicion.finding
+        finding = suspicion.finding
+        finding = _with_search(finding, investigation, suspicion.run) if is_search else finding
         return Outcome(finding, suspicion.run)
     confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
     if confirmation.repro is not None:
@@ -120,7 +121,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     outcomes = [trial.evidence.outcome for trial in of_source]
     stage = wrong_value_finding.stage(launch, outcomes, suspicion.undefined)
     if finding.origin is None and AS_RECORDED in outcomes:  # the lowering of one of several operators
-        finding = _with_search(finding, investigation)
+        finding = _with_search(finding, investigation, suspicion.run)
     seen = tuple(
         f"its source, replayed with checks: {replay.headline(trial.evidence)}"
         for trial in of_source
@@ -130,12 +131,18 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     return Outcome(replace(finding, evidence=(*seen, *finding.evidence, *stage, *proved)), suspicion.run)
 
 
-def _with_search(finding: Finding, investigation: Investigation) -> Finding:
-    """The finding with the command that looks for the pass or the lowering, where there is a program to build."""
+def _with_search(finding: Finding, investigation: Investigation, run: RunDir) -> Finding:
+    """The finding with the command that looks for the pass or the lowering, where there is a program to build.
+
+    Args:
+        run: that shows it.
+    """
     options = investigation.options
     if archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
         return finding
-    command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *options.words])
+    words = ["--inputs", str(run.inputs)] if options.random_inputs is not None and run.inputs is not None else []
+    words += ["--calls", str(options.calls)] if options.calls > 1 else []
+    command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *options.words, *words])
     return replace(finding, next=(*finding.next, command))
 
 

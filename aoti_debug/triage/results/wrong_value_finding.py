@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
+from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.comparison import RANDOM_NUMBERS, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import (
@@ -36,6 +37,7 @@ from aoti_debug.compare.text import (
 )
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.program import MODEL, Graph, Node, returned_nodes
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -161,6 +163,10 @@ def _output(comparison: Comparison) -> Finding:
     first, *others = map(output_text, comparison.faulty_outputs)
     evidence = (*others, *map(state_text, comparison.wrong_states), *_as_their_graph(comparison))
     launch = comparison.unrepeatable
+    retyped = _retyped(comparison)
+    if retyped is not None:
+        place, said = retyped
+        return Finding(WRONG_VALUE, first, place, evidence=(said, *evidence))
     written = _written(comparison)
     if launch is None and written is not None:
         place, said = written
@@ -183,6 +189,40 @@ def _written(comparison: Comparison) -> tuple[Place, str] | None:
         if launch.key.call == call and any(argument.written and argument.name == name for argument in launch.args):
             return place_of(launch, name), f"it is {name}, which launch {launch.id} wrote last"
     return None
+
+
+def _retyped(comparison: Comparison) -> tuple[Place, str] | None:
+    """The operator of the program whose result has another dtype in the graph that kernels were generated from.
+
+    With a sentence. None if the first faulty output is not of the dtype that this graph has for it, or that is the
+    program's.
+    """
+    error, run = comparison.faulty_outputs[0], comparison.run
+    if run.package is None or not has_reference(run):
+        return None
+    reference, _ = reference_of(run)
+    exported = reference.of_exported
+    if exported is None:
+        return None
+    before, wanted = _returned_as(exported.graphs[0], error.index)
+    _, held = _returned_as(reference.graph("", MODEL), error.index)
+    if before is None or not wanted or wanted == held or held != error.dtype:
+        return None
+    frame = exported.line(before)
+    at = "" if frame is None else f" at {frame.place}"
+    said = (
+        f"a graph pass or a decomposition of Inductor changed the dtype: in the program it is {wanted}, of "
+        f"{before.target} ({before.name}){at}; the graph that the kernels were generated from has {held}"
+    )
+    return Place(operator=before.target, frame=frame), said
+
+
+def _returned_as(graph: Graph | None, index: int) -> tuple[Node | None, str]:
+    """The node of an output and its dtype; None and "" where they are not known."""
+    names = [] if graph is None else returned_nodes(graph)
+    node = graph.by_name.get(names[index]) if graph is not None and index < len(names) else None
+    kind = node.types[0] if node is not None and len(node.types) == 1 else None
+    return node, "" if kind is None else kind.dtype
 
 
 def _altered(comparison: Comparison) -> Finding:
@@ -237,7 +277,8 @@ def _element(worst: Measurement) -> tuple[str, ...]:
     if worst.worst is None:
         return ()
     place = ", ".join(map(str, unravel(worst.worst.index, worst.shape)))
-    return (f"{worst.argument}[{place}] {values_text(worst.worst)}",)
+    element = f"{worst.argument}[{place}]" if place else worst.argument
+    return (f"{element} {values_text(worst.worst)}",)
 
 
 def _operators(row: Row) -> tuple[str, ...]:

@@ -71,3 +71,11 @@ def test_a_run_below_the_current_directory_is_named_by_a_relative_path(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert suggested_commands.show(run, "0.0") == f"aoti-debug show 0.0 --run {run.path}"
+
+
+def test_what_looks_further_calls_the_model_as_often(tmp_path: Path) -> None:
+    run = open_run(run_directory(tmp_path, CPU, started(CPP), calls=3, imports=("ops",)))
+    (run.path / "inputs.pt").touch()
+    given = f"--inputs {run.path.resolve() / 'inputs.pt'} --import ops --calls 3"
+    assert suggested_commands.triage(run, Path("m.pt2")) == f"aoti-debug triage m.pt2 {given}"
+    assert suggested_commands.bisect_settings(run, Path("m.pt2")) == f"aoti-debug bisect m.pt2 --settings {given}"

@@ -24,9 +24,18 @@ def test_a_search_for_the_lowering_builds_as_the_triage_has_built(
     code = UserCode(("passes",), (Path("ops.so"),))
     options = TriageOptions(Path("m.pt2"), inputs=Path("x.pt"), user_code=code, inductor_configs={"max_autotune": True})
     investigation: Any = SimpleNamespace(options=options)
+    run: Any = SimpleNamespace(inputs=Path("runs/1/inputs.pt"))
     command = (
         "aoti-debug bisect m.pt2 --settings --import passes --load-library ops.so --inductor-config max_autotune=True "
         "--inputs x.pt"
     )
     expected = (*FINDING.next, *((command,) if kind is ArtifactKind.EXPORTED else ()))
-    assert wrong_value._with_search(FINDING, investigation).next == expected
+    assert wrong_value._with_search(FINDING, investigation, run).next == expected
+
+
+def test_a_search_calls_the_model_as_the_triage_has_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aoti_debug.package.pt2.archive.inspect", lambda _: SimpleNamespace(kind=ArtifactKind.EXPORTED))
+    investigation: Any = SimpleNamespace(options=TriageOptions(Path("m.pt2"), random_inputs=4, calls=3))
+    run: Any = SimpleNamespace(inputs=Path("runs/1/inputs.pt"))
+    command = "aoti-debug bisect m.pt2 --settings --inputs runs/1/inputs.pt --calls 3"
+    assert wrong_value._with_search(FINDING, investigation, run).next == (*FINDING.next, command)

@@ -21,6 +21,7 @@ from aoti_debug.compare.protocol.measurement import Advance, Element, Measuremen
 from aoti_debug.compare.suspects import Alteration, Suspect
 from aoti_debug.compare.text import output_lines
 from aoti_debug.package.manifest import Certainty, Kind, ModelLine, Provenance
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Place
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value
@@ -307,6 +308,41 @@ def test_an_output_of_another_dtype_names_the_launch_that_wrote_it(run: RunDir) 
     assert finding.where is not None
     assert (finding.where.launch, finding.where.argument) == ("0.2", "buf2")
     assert finding.evidence[0] == "it is buf2, which launch 0.2 wrote last"
+
+
+def returning(kind: str, operator: str) -> Graph:
+    """A graph that returns the result of one operator, of this dtype."""
+    node = Node("result", NodeKind.CALL, operator, types=(TensorType(kind, "cpu", ("2", "3"), ("3", "1")),), line=0)
+    return Graph("", MODEL, (node, Node("output", NodeKind.OUTPUT, "output", ([{"node": "result"}],))), ())
+
+
+@pytest.mark.parametrize(("lowered", "is_of_graph"), [("float16", True), ("float32", False)])
+def test_a_dtype_that_the_graph_of_the_kernels_has_already_is_no_launch_s_fault(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, lowered: str, is_of_graph: bool
+) -> None:
+    before, after = returning("float32", "aten.cumsum.default"), returning(lowered, "prims.iota.default")
+    reference = Reference(FORMAT, torch.__version__, (after,), (LINE,), exported=(before,))
+    monkeypatch.setattr(wrong_value_finding, "has_reference", lambda _: True)
+    monkeypatch.setattr(wrong_value_finding, "reference_of", lambda _: (reference, Path()))
+    monkeypatch.setattr(RunDir, "package", Path("package.pt2"))
+    fault = "is float16[2, 3], where eager returns float32[2, 3]: another dtype"
+    error = OutputError(index=0, dtype="float16", elements=6, different=6, relative=math.inf, fault=fault)
+    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=(error,)))
+    assert finding.where is not None
+    assert (not finding.where.launch) is is_of_graph
+    said = (
+        "a graph pass or a decomposition of Inductor changed the dtype: in the program it is float32, of "
+        "aten.cumsum.default (result) at /home/user/model.py:8; the graph that the kernels were generated from has "
+        "float16"
+    )
+    assert (finding.evidence[0] == said) is is_of_graph
+    assert (finding.where == Place(operator="aten.cumsum.default", frame=LINE)) is is_of_graph
+
+
+def test_an_element_of_a_scalar_has_no_index(run: RunDir) -> None:
+    scalar = replace(WRONG, shape=(), count=1, wrong=1, worst=Element(0, "1.0", "nan", "nan"))
+    finding = wrong_value_finding.finding_of(compared(run, scalar, RIGHT, RIGHT))
+    assert finding.evidence[0] == "buf0 is 1.0, should be nan"
 
 
 def test_an_operator_has_no_source_to_run_in_another_way(tmp_path: Path) -> None:

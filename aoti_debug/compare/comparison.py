@@ -282,7 +282,8 @@ class Comparison(ProgramResult):
         return tuple(error for error in self.outputs if not error.fault and self._differs(error))
 
     def _differs(self, error: OutputError) -> bool:
-        is_wrong = not error.is_right and error.is_explained_by_noise is False
+        is_undefined = any(error.index in operator.outputs for operator in self.undefined)
+        is_wrong = not error.is_right and (error.is_explained_by_noise is False or is_undefined)
         return bool(error.misplaced) or error.is_far_off or error.has_lost_rounding or is_wrong
 
     def _is_open(self, error: OutputError) -> bool:

@@ -426,6 +426,25 @@ def test_an_operator_that_overwrites_its_argument_is_named(comparison: Compariso
     assert not differs(replace(comparison, outputs=(error,), undefined=(tried,))).possible, "it was seen"
 
 
+def test_indices_that_an_operator_leaves_open_differ_and_are_not_wrong(comparison: Comparison) -> None:
+    error = OutputError(
+        index=0,
+        dtype="int64",
+        elements=600,
+        different=2,
+        relative=1e-3,
+        example=ReturnedElement((0, 2), "598", "599"),
+    )
+    seen = "leaves open which of equal elements comes first: with another choice, in eager, output 0 changes"
+    operator = UndefinedOperator(node="sort", operator="aten.sort.default", seen=seen, outputs=(0,), line=LINE)
+    open_ = replace(comparison, outputs=(error,), undefined=(operator,))
+    assert kind_of(open_) is DIFFERS
+    assert kind_of(replace(open_, undefined=())) is INCOMPLETE
+    finding = differs(open_)
+    assert finding.evidence[0] == f"aten.sort.default (sort) at /home/user/model.py:8 {seen}"
+    assert not finding.possible
+
+
 # Where it begins
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wide
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
-from aoti_debug.compare.evaluate.evaluation import BITS, TORCH_NAMESPACES, Evaluation
+from aoti_debug.compare.evaluate.evaluation import BITS, TORCH_NAMESPACES, Adjustment, Evaluation
 from aoti_debug.compare.evaluate.exact_rules import Inexact, has_rule, inexact
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError, operator_of
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
@@ -45,6 +45,7 @@ class ExportedCalls:
             "overwrites its argument x".
         inexact: in eager, nodes and what is not exact in the first such result of each.
         fills: nodes whose results are fresh memory, and which of two fillings it has: 0 or 1.
+        adjust: what makes another result, as right, of a node, its arguments and its result; None to leave them.
 
     Raises:
         NotEvaluableError: there are too many inputs, or too few.
@@ -76,6 +77,7 @@ class ExportedCalls:
         self.undeclared: dict[str, str] = {}
         self.inexact: dict[str, Inexact] = {}
         self.fills: Mapping[str, int] = {}
+        self.adjust: Adjustment | None = None
         self._replaced: dict[str, torch.Tensor] = {}
         self._kept = frozenset(_overwritten(self.graph))
         self._last_readers = self.graph.last_readers(node.name for node in self.graph.nodes)
@@ -92,7 +94,9 @@ class ExportedCalls:
         """
         import torch
 
-        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device, noise=self._noise)
+        evaluation = InPlaceEvaluation(
+            self._reference, self.graph, self._arithmetic, self._device, adjust=self.adjust, noise=self._noise
+        )
         evaluation.drawn = None if self._drawn is None else self._drawn(self._calls)
         evaluation.fills = self.fills
         self._calls += 1
@@ -210,9 +214,16 @@ class InPlaceEvaluation(Evaluation):
         """The numbers that the run drew.
 
         Raises:
-            NotEvaluableError: they are not known.
+            NotEvaluableError: they are not known, and the operator takes its arguments.
         """
-        return super().draw(node, args, kwargs) if self.drawn is None else self.drawn.result(node, args, kwargs)
+        if self.drawn is None:
+            return super().draw(node, args, kwargs)
+        try:
+            return self.drawn.result(node, args, kwargs)
+        except NotEvaluableError:
+            if self._arithmetic is Arithmetic.EAGER:
+                self.call(node, args, kwargs)  # draws others, or refuses its arguments
+            raise
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""

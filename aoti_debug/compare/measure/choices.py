@@ -49,6 +49,11 @@ def may_choose(node: Node) -> bool:
     return not stable and node.target in (*INDEX_ALONE, *WITH_VALUES)
 
 
+def leaves_order_open(node: Node) -> bool:
+    """True if torch does not document which of equal elements a node chooses."""
+    return may_choose(node) and node.target not in SELECT_FIRST
+
+
 def selected_dim(node: Node) -> int | None:
     """The dimension along which a node selects; None for all of them."""
     default = None if node.target in INDEX_ALONE else -1
@@ -220,6 +225,21 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
     if selection.target in SELECT_FIRST and not elements.dtype.is_floating_point:
         return actual == expected.reshape(actual.shape)
     return torch.isclose(chosen, correct, rtol=_tolerance(elements), atol=0.0, equal_nan=True).reshape(actual.shape)
+
+
+def chooses_equal(node: Node, elements: torch.Tensor, actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    """True if the indices of a node choose elements that equal those which other indices choose, and none twice."""
+    import torch
+
+    dim = selected_dim(node)
+    if dim is None or not elements.dim() or actual.shape != expected.shape:
+        return False
+    keepdim = expected.dim() == elements.dim()
+    chosen, correct = (_gathered(elements, index, dim, keepdim=keepdim) for index in (actual, expected))
+    if chosen is None or correct is None:
+        return False
+    is_once = not keepdim or bool((actual.sort(dim).values.diff(dim=dim) != 0).all())
+    return is_once and bool(torch.isclose(chosen, correct, rtol=0.0, atol=0.0, equal_nan=True).all())
 
 
 def selected_from(graph: Graph, name: str) -> tuple[str, ...]:

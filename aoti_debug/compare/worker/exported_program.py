@@ -11,6 +11,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.evaluate.arguments import ExportedWeights, has_type
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
+from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
 from aoti_debug.compare.evaluate.functions import (
     FRESH,
@@ -233,7 +234,7 @@ class Loaded:
         return leaves
 
 
-_MAX_FRESH = 8  # operators that are tried, in one call of the program each
+MAX_TRIED = 8  # operators that are tried, in one call of the program each
 
 
 def undefined_results(source: ExportedSource, called: Program) -> Iterator[UndefinedResult]:
@@ -251,19 +252,21 @@ def undefined_results(source: ExportedSource, called: Program) -> Iterator[Undef
         return
     for name, done in called.undeclared.items():
         yield UndefinedResult(name, f"{done}, which its schema does not declare")
-    fresh = [node.name for node in called.graph.nodes if node.target in FRESH][:_MAX_FRESH]
+    fresh = [node.name for node in called.graph.nodes if node.target in FRESH][:MAX_TRIED]
     if not fresh:
         return
     usual = dict.fromkeys(fresh, 0)
-    first, second = (_returned(source, usual) for _ in range(2))
-    if first is None or second is None or _different(first, second):  # something else makes it different each time
+    first, second = (returned_with(source, usual) for _ in range(2))
+    if (
+        first is None or second is None or different_outputs(first, second)
+    ):  # something else makes it different each time
         return
     for name in fresh:
-        other = _returned(source, usual | {name: 1})
-        outputs = () if other is None else _different(first, other)
+        other = returned_with(source, usual | {name: 1})
+        outputs = () if other is None else different_outputs(first, other)
         if outputs:
             seen = "gives memory that is read before it is written: with other numbers in it, in eager, "
-            yield UndefinedResult(name, f"{seen}{_outputs_text(outputs)} changes", outputs)
+            yield UndefinedResult(name, f"{seen}{outputs_text(outputs)} changes", outputs)
 
 
 def inexact_results(called: Program) -> Iterator[InexactResult]:
@@ -276,26 +279,31 @@ def inexact_results(called: Program) -> Iterator[InexactResult]:
     return (InexactResult(name, result.seen, result.is_open) for name, result in found.items())
 
 
-def _outputs_text(outputs: Sequence[int]) -> str:
+def outputs_text(outputs: Sequence[int]) -> str:
     numbers = wording.comma_separated([str(number) for number in outputs])
     return f"output {numbers}" if len(outputs) == 1 else f"each of the outputs {numbers}"
 
 
-def _returned(source: ExportedSource, fills: Mapping[str, int]) -> Sequence[Any] | None:
-    """What the program returns in its first call, with fresh memory filled so.
+def returned_with(
+    source: ExportedSource, fills: Mapping[str, int], adjust: Adjustment | None = None, calls: int = 1
+) -> Sequence[Any] | None:
+    """What the program returns in the last of these calls, with fresh memory filled so.
 
     None where an operator refuses that, a dtype cannot be filled, or there is no memory for one more call.
     """
     program = source.program(Arithmetic.EAGER)
     assert isinstance(program, ExportedCalls)
-    program.fills = fills
+    program.fills, program.adjust = fills, adjust
     try:
-        return program.call()
+        returned: Sequence[Any] = ()
+        for _ in range(calls):
+            returned = program.call()
+        return returned
     except (NotEvaluableError, RuntimeError):
         return None
 
 
-def _different(first: Sequence[Any], second: Sequence[Any]) -> tuple[int, ...]:
+def different_outputs(first: Sequence[Any], second: Sequence[Any]) -> tuple[int, ...]:
     """The numbers of the outputs that are not the same, bit for bit."""
     pairs = enumerate(zip(first, second, strict=True))
     return tuple(number for number, (a, b) in pairs if not _has_equal_values(a, b))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.measure import output_errors
+from aoti_debug.compare.measure.choices import Choice, chooses_equal, leaves_order_open, other_choice
 from aoti_debug.compare.measure.deviations import deviating, is_suspicious
 from aoti_debug.compare.measure.ulp import relative_difference
 from aoti_debug.compare.protocol.measurement import (
@@ -25,16 +28,24 @@ from aoti_debug.compare.protocol.measurement import (
     FaultyOutput,
     OutputNoise,
     StatesFailure,
+    UndefinedResult,
 )
 from aoti_debug.compare.worker.altered import WrongOutput, altered_program
-from aoti_debug.compare.worker.exported_program import ExportedSource
+from aoti_debug.compare.worker.exported_program import (
+    MAX_TRIED,
+    ExportedSource,
+    different_outputs,
+    outputs_text,
+    returned_with,
+)
 from aoti_debug.compare.worker.recorded_tensors import recorded_tensor
+from aoti_debug.package.reference.program import Node, returned_nodes
 from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:
     import torch
 
-Judged = ExportedOutputs | AlteredProgram | FaultyOutput | OutputNoise | StatesFailure
+Judged = ExportedOutputs | AlteredProgram | FaultyOutput | OutputNoise | StatesFailure | UndefinedResult
 _NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
 _SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
 _DECIDED = 4.0  # times as far as another rounding moves an element
@@ -43,7 +54,10 @@ _GROSS = 0.01  # relative error, root mean square: a decision that rounding make
 
 
 def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
-    """Yields what eager returns; where the run returned something else, also in float64, and what passes have made."""
+    """Yields what eager returns; where the run returned something else, also in float64, and what passes have made.
+
+    Outputs that differ only where the program leaves open what they are say nothing about passes.
+    """
     actual = saved_outputs.saved(Path(source.run.returned)) if source.run.returned else {}
     eager = saved_outputs.saved(folder / EXPORTED_EAGER)
     yield ExportedOutputs(str(folder / EXPORTED_EAGER))  # also where float64 fails
@@ -54,6 +68,12 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     coarsest = {error.index: output_errors.coarsest_of(behind(error.index)) for error in all_errors}
     suspicious = {error.index for error in found if not error.is_right or error.may_have_lost_rounding}
     suspicious |= {e.index for e in all_errors if e.different and _is_suspicious(e, actual, eager, coarsest[e.index])}
+    if suspicious:
+        open_ = left_open(source)
+        settled = {index for index in suspicious if _is_left_open(open_, index, actual[index], eager[index])}
+        yield from (operator for operator in open_.operators if settled.intersection(operator.outputs))
+        suspicious -= settled
+        found = tuple(error for error in found if error.index not in settled)
     if not suspicious:
         return
     try:
@@ -90,6 +110,97 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     if not source.is_random:
         unexplained = {error.index: error for error in judged if error.index in wrong - explained}
         yield from _unexplained(source, unexplained, double)
+
+
+@dataclass(frozen=True)
+class LeftOpen:
+    """The outputs that a program leaves open.
+
+    Attributes:
+        changed: of outputs, True for the elements that were seen to change, in row-major order.
+        chosen: outputs that are indices of an operator: its node, and the elements that it chooses from.
+        operators: those that choose among equal elements, and the outputs that change with another choice.
+    """
+
+    changed: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    chosen: Mapping[int, tuple[Node, torch.Tensor]] = field(default_factory=dict)
+    operators: Sequence[UndefinedResult] = ()
+
+    def has(self, index: int, actual: torch.Tensor, eager: torch.Tensor) -> bool:
+        """True if an output that is not eager's is as good as that."""
+        if actual.shape != eager.shape or index not in self.changed:
+            return False
+        if index in self.chosen:
+            node, elements = self.chosen[index]
+            return chooses_equal(node, elements, actual, eager)
+        return not bool((_changed(actual, eager) & ~self.changed[index]).any())
+
+
+def left_open(source: ExportedSource) -> LeftOpen:
+    """What changes with the memory that nothing has written, or with the choice among equal elements."""
+    exported = source.reference.of_exported
+    graph = None if exported is None else exported.graphs[0]
+    nodes = () if graph is None else graph.nodes
+    fresh = [node.name for node in nodes if node.target in FRESH][:MAX_TRIED]
+    choosing = {node.name: node for node in nodes if leaves_order_open(node)}
+    usual = dict.fromkeys(fresh, 0)
+    if graph is None or not (fresh or choosing):
+        return LeftOpen()
+    elements: dict[str, torch.Tensor] = {}
+
+    def keep(node: Node, args: Sequence[Any], result: Any) -> Any:
+        if node.name in choosing:
+            elements[node.name] = args[0].clone()
+        return result
+
+    calls = source.run.calls
+    first, second = (returned_with(source, usual, keep, calls) for _ in range(2))
+    if first is None or second is None or different_outputs(first, second):
+        return LeftOpen()
+    found: dict[int, torch.Tensor] = {}
+    results = []
+    for name in fresh:
+        _add_changed(found, first, returned_with(source, usual | {name: 1}, calls=calls))
+    for name in list(choosing)[:MAX_TRIED]:
+        own: dict[int, torch.Tensor] = {}
+        for choice in (Choice.NEXT, Choice.PREVIOUS):
+            _add_changed(own, first, returned_with(source, usual, _choosing(name, choice), calls))
+        if own:
+            seen = "leaves open which of equal elements comes first: with another choice, in eager, "
+            results.append(UndefinedResult(name, f"{seen}{outputs_text(tuple(own))} changes", tuple(own)))
+        found |= {number: changed | found.get(number, changed) for number, changed in own.items()}
+    chosen: dict[int, tuple[Node, torch.Tensor]] = {}
+    for number, name in enumerate(returned_nodes(graph)):
+        node = graph.by_name.get(name)
+        if node is not None and node.is_member and node.args[1:] == (1,) and node.inputs[0] in elements:
+            chosen[number] = choosing[node.inputs[0]], elements[node.inputs[0]].cpu()
+    return LeftOpen(found, chosen, results)
+
+
+def _choosing(name: str, choice: Choice) -> Adjustment:
+    """What replaces the index of each element that a node chooses by that of an equal one."""
+    return lambda node, args, result: other_choice(node, args, result, choice) if node.name == name else result
+
+
+def _add_changed(found: dict[int, torch.Tensor], first: Sequence[Any], second: Sequence[Any] | None) -> None:
+    """Adds the elements of outputs that differ."""
+    import torch
+
+    for number in () if second is None else different_outputs(first, second):
+        a, b = first[number], None if second is None else second[number]
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape:
+            changed = _changed(a.cpu(), b.cpu())
+            found[number] = changed | found.get(number, changed)
+
+
+def _changed(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """True for the elements that are not equal; two NaN are."""
+    return ((first != second) & ~(first.isnan() & second.isnan())).reshape(-1)
+
+
+def _is_left_open(open_: LeftOpen, index: int, actual: Path, eager: Path) -> bool:
+    first, second = recorded_tensor(actual), recorded_tensor(eager)
+    return first is not None and second is not None and open_.has(index, first, second)
 
 
 def _is_suspicious(

@@ -11,12 +11,15 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError
+from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
+from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
+from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError, RefusedError
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.package.reference.program import Node
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 
 CALLS = 3
+EAGER = Arithmetic.EAGER
+SEEDLESS = Reference(FORMAT, torch.__version__, (Graph("", MODEL, (Node("output", NodeKind.OUTPUT, args=([],)),), ()),))
 
 
 class Views(nn.Module):
@@ -85,7 +88,9 @@ def exported(module: nn.Module, x: Tensor) -> Any:
     return torch.export.export(module, (x,))
 
 
-def calls(program: Any, x: Tensor, arithmetic: Arithmetic = Arithmetic.EAGER) -> ExportedCalls:
+def calls(
+    program: Any, x: Tensor, arithmetic: Arithmetic = Arithmetic.EAGER, drawn: Drawn | None = None
+) -> ExportedCalls:
     graphs = ReferenceGraphs()
     graphs.record_exported(program)
     reference = graphs.reference().of_exported
@@ -96,7 +101,7 @@ def calls(program: Any, x: Tensor, arithmetic: Arithmetic = Arithmetic.EAGER) ->
         found = tensors.get(node.target)
         return None if found is None else found.clone()
 
-    return ExportedCalls(reference, arithmetic, "cpu", [x.clone()], weight)
+    return ExportedCalls(reference, arithmetic, "cpu", [x.clone()], weight, drawn=drawn)
 
 
 @pytest.mark.parametrize("module", CASES)
@@ -276,3 +281,21 @@ def test_results_that_are_not_exact_are_noted_once_for_a_node() -> None:
     exact = calls(exported(Casts(), torch.ones(4, 8)), torch.ones(4, 8))
     exact.call()
     assert not exact.inexact
+
+
+class Coins(nn.Module):
+    def forward(self, p: Tensor) -> Tensor:
+        return torch.bernoulli(p)
+
+
+@pytest.mark.parametrize(("probability", "error"), [(0.5, NotEvaluableError), (1.5, RefusedError)])
+def test_an_operator_whose_numbers_are_not_known_refuses_its_arguments_all_the_same(
+    probability: float, error: type[Exception]
+) -> None:
+    p = torch.full((3,), 0.5)
+    program = calls(
+        exported(Coins(), p), p.fill_(probability), drawn=lambda _: DrawnNumbers(SEEDLESS, {}, EAGER, "cpu")
+    )
+    with pytest.raises(error) as raised:
+        program.call()
+    assert type(raised.value) is error

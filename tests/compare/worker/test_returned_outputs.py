@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from aoti_debug.compare.worker.altered import WrongOutput
-from aoti_debug.compare.worker.returned_outputs import undecided
+from aoti_debug.compare.worker.returned_outputs import LeftOpen, left_open, undecided
 from aoti_debug.runs.run import saved_outputs
+from tests.compare.evaluate.test_exported_calls import calls, exported
 
 EXACT = torch.arange(8.0)
 
@@ -56,3 +58,55 @@ def test_a_number_in_the_place_of_a_nan_is_left_whatever_rounding_moves(tmp_path
     actual = changed(1, 2, 3, 4)
     actual[6] = torch.nan
     assert left(tmp_path, actual, changed(1, 2, 3, 4)).count(6) == 1
+
+
+class Ordered(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        values, order = torch.sort(x)
+        return values, order, torch.arange(4.0)[order]
+
+
+class Half(nn.Module):
+    """Memory of which one half is written."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        half = torch.empty_like(x)
+        half[:2] = x[:2]
+        return half, x.argmax()
+
+
+def opened(module: nn.Module, x: Tensor) -> LeftOpen:
+    program = exported(module, x)
+    source: Any = SimpleNamespace(
+        program=lambda _: calls(program, x),
+        run=SimpleNamespace(calls=1),
+        reference=SimpleNamespace(of_exported=SimpleNamespace(graphs=(calls(program, x).graph,))),
+    )
+    return left_open(source)
+
+
+def test_the_order_of_equal_elements_is_left_open() -> None:
+    found = opened(Ordered(), torch.tensor([3.0, 1.0, 3.0, 2.0]))
+    (operator,) = found.operators
+    assert operator.outputs == (1, 2)
+    assert operator.seen.startswith("leaves open which of equal elements comes first: with another choice, in eager, ")
+    eager = torch.tensor([1, 3, 0, 2])
+    assert found.has(1, torch.tensor([1, 3, 2, 0]), eager)
+    assert not found.has(1, torch.tensor([3, 1, 0, 2]), eager), "another element"
+    assert not found.has(1, torch.tensor([1, 3, 2, 2]), eager), "one of them twice"
+    assert not found.has(1, torch.tensor([1, 3, 2, 4]), eager), "out of bounds"
+    assert found.has(2, torch.tensor([1.0, 3.0, 2.0, 0.0]), eager.float())
+    assert not found.has(2, torch.tensor([1.0, 9.0, 0.0, 2.0]), eager.float())
+    assert not found.has(0, torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.0, 3.0, 3.0]))
+
+
+def test_an_order_of_different_elements_is_not_open() -> None:
+    assert not opened(Ordered(), torch.arange(4.0)).operators
+
+
+def test_what_is_in_memory_that_nothing_writes_is_left_open() -> None:
+    found = opened(Half(), torch.ones(4))
+    eager = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    assert found.has(0, torch.tensor([1.0, 1.0, 7.0, torch.nan]), eager)
+    assert not found.has(0, torch.tensor([2.0, 1.0, 0.0, 0.0]), eager)
+    assert not found.has(1, torch.tensor(2), torch.tensor(0)), "argmax chooses the first"

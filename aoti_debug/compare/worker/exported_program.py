@@ -280,6 +280,7 @@ def inexact_results(called: Program) -> Iterator[InexactResult]:
 
 
 def outputs_text(outputs: Sequence[int]) -> str:
+    """ "output 1", "each of the outputs 0, 2"."""
     numbers = wording.comma_separated([str(number) for number in outputs])
     return f"output {numbers}" if len(outputs) == 1 else f"each of the outputs {numbers}"
 
@@ -287,7 +288,7 @@ def outputs_text(outputs: Sequence[int]) -> str:
 def returned_with(
     source: ExportedSource, fills: Mapping[str, int], adjust: Adjustment | None = None, calls: int = 1
 ) -> Sequence[Any] | None:
-    """What the program returns in the last of these calls, with fresh memory filled so.
+    """Return what the program returns in the last of these calls, with fresh memory filled so.
 
     None where an operator refuses that, a dtype cannot be filled, or there is no memory for one more call.
     """

@@ -137,7 +137,7 @@ class LeftOpen:
 
 
 def left_open(source: ExportedSource) -> LeftOpen:
-    """What changes with the memory that nothing has written, or with the choice among equal elements."""
+    """Find what changes with the memory that nothing has written, or with the choice among equal elements."""
     exported = source.reference.of_exported
     graph = None if exported is None else exported.graphs[0]
     nodes = () if graph is None else graph.nodes
@@ -178,7 +178,7 @@ def left_open(source: ExportedSource) -> LeftOpen:
 
 
 def _choosing(name: str, choice: Choice) -> Adjustment:
-    """What replaces the index of each element that a node chooses by that of an equal one."""
+    """The adjustment that replaces the index of each element that a node chooses by that of an equal one."""
     return lambda node, args, result: other_choice(node, args, result, choice) if node.name == name else result
 
 

@@ -250,6 +250,7 @@ def _written(call: KeptCall, package: Path, folder: Path) -> Path:
 
         signature = input_files.read_signature(archive.inspect(package))
         positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
-        values = dict(zip(positions, values, strict=True)) if signature.in_spec else values
+        is_taken = len(positions) == len(values)  # a script may pass a runner another number
+        values = dict(zip(positions, values, strict=True)) if signature.in_spec and is_taken else values
     torch.save(values, path)
     return path

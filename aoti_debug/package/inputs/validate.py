@@ -1,14 +1,15 @@
-"""Compares inputs with the signature of a model; each mismatch comes with advice."""
+"""Compares inputs with the signature of a model, and weights with what it was compiled for; with advice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import Mismatch
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
+from aoti_debug.package.manifest import Constant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,6 +37,38 @@ def mismatches(values: Sequence[Any], signature: ModelSignature, where: str) -> 
         for position, (leaf, value) in enumerate(zip(signature.leaves, values, strict=True))
         for mismatch in checker.check(position, leaf, value)
     )
+
+
+def weight_mismatches(given: Mapping[str, Any], constants: Iterable[Constant]) -> tuple[Mismatch, ...]:
+    """The weights that are not laid out as the model reads them: torch copies or uses their bytes without a check.
+
+    Args:
+        given: tensors by the names that a loader of torch takes: those of the model's attributes, or of variables.
+        constants: what the model was compiled for.
+    """
+    known = {name: constant for constant in constants for name in (constant.name, constant.fqn) if name}
+    return tuple(
+        mismatch
+        for name, tensor in given.items()
+        if name in known and (mismatch := _weight_mismatch(name, tensor, known[name])) is not None
+    )
+
+
+def _weight_mismatch(name: str, tensor: Tensor, constant: Constant) -> Mismatch | None:
+    dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+    if (dtype, shape) != (constant.dtype, constant.shape):
+        promised, found = f"{constant.dtype}{_list(list(constant.shape))}", f"{dtype}{_list(list(shape))}"
+        is_shape = shape != constant.shape
+        advice = f"its shape has to be {_list(list(constant.shape))}" if is_shape else f"convert it to {constant.dtype}"
+        sentence = f"weight {name} was given as {found}; the model was compiled for {promised} and reads its memory so"
+        return Mismatch(name, -1, "shape" if is_shape else "dtype", promised, found, sentence, advice)
+    strides = tensor.stride()
+    pairs = zip(shape, strides, constant.strides, strict=True)
+    if 0 in shape or all(size == 1 or actual == expected for size, actual, expected in pairs):
+        return None
+    promised, found = _list(list(constant.strides)), _list(list(strides))
+    sentence = f"weight {name} was given with strides {found}; the model reads its memory with {promised}"
+    return Mismatch(name, -1, "strides", promised, found, sentence, _layout_advice("tensor", tensor, constant.strides))
 
 
 def _count_mismatch(expected: str, actual: str, sentence: str, signature: ModelSignature) -> Mismatch:

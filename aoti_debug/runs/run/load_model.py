@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aoti_debug.base.abi import Variable
-from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.errors import ArtifactError, InputMismatch
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.package import weights_file
+from aoti_debug.package.inputs import validate
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
@@ -236,6 +237,7 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
 
     Raises:
         ArtifactError: the package has no weights, or their file has changed; it was compiled for another GPU.
+        InputMismatch: the weights that it is given are not laid out as it reads them.
         TargetError: the GPU has no room for the weights.
     """
     is_given = weights_file.REPLACED in package.members
@@ -258,7 +260,11 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         tell_places(manifest.weights, tensors)
         model.use_weights(tensors)
     if is_given:
-        model.replay(_tensors(package.read(weights_file.REPLACED)))
+        changes = _tensors(package.read(weights_file.REPLACED))
+        given = {name: tensor for change in changes for name, tensor in change["tensors"].items()}
+        if mismatches := validate.weight_mismatches(given, manifest.constants):
+            raise InputMismatch(mismatches)
+        model.replay(changes)
     return model
 
 

@@ -204,16 +204,23 @@ def check(flow: Dataflow) -> tuple[Finding, ...]:
 
 
 def input_finding(error: InputMismatch) -> Finding:
-    """The finding of inputs that the model was not exported for."""
+    """The finding of inputs that the model was not exported for, or of weights that it was not compiled for."""
     first = error.mismatches[0]
     position = "" if first.position < 0 else str(first.position)
+    kind = "input" if position else "weight" if first.name else ""
     return Finding(
         CONTRACT,
         first.sentence,
-        where=Place(input=first.name or position, input_kind="input" if position else ""),
+        where=Place(input=first.name or position, input_kind=kind),
         evidence=tuple(mismatch.sentence for mismatch in error.mismatches[1:]),
-        next=tuple(dict.fromkeys(mismatch.advice for mismatch in error.mismatches)),
+        next=tuple(dict.fromkeys(_in_one_line(mismatch.advice) for mismatch in error.mismatches)),
     )
+
+
+def _in_one_line(advice: str) -> str:
+    """ "the model takes: x float32[8] on cpu, y float32[8] on cpu"."""
+    first, *others = map(str.strip, advice.splitlines())
+    return f"{first} {', '.join(others)}" if others else first
 
 
 def zero_sized(launch: Launch) -> tuple[Argument, ...]:

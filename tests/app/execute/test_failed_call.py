@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from aoti_debug.app.execute import execute, triage_script
+from aoti_debug.app.execute import failed_call as failed_call_module
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
@@ -20,7 +21,10 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import Constant
+from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
@@ -84,6 +88,21 @@ def chosen(*called: CalledPackage) -> FailedCall:
     found = failed_call(called)
     assert found is not None
     return found
+
+
+def test_a_call_with_a_wrong_number_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script may pass a runner any number of tensors: they are kept as they are, and what reads them says so."""
+    called = package(tmp_path / "run", ended(tmp_path / "first", returned))
+    assert called.package is not None
+    called.package.with_suffix(".json").unlink()
+    leaves = tuple(Leaf(name, dtype="torch.float32", shape=(Dim(2, 2),)) for name in "xy")
+    monkeypatch.setattr(input_files, "read_signature", lambda _: ModelSignature(leaves, "a structure"))
+    monkeypatch.setattr(archive, "inspect", lambda _: None)
+    monkeypatch.setattr(failed_call_module, "_with_weights", lambda package, _: (package, False))
+    inputs = chosen(called).inputs
+    assert inputs is not None
+    (only,) = torch.load(inputs)
+    assert torch.equal(only, torch.ones(2))
 
 
 def test_of_equal_packages_the_one_that_the_process_has_called(tmp_path: Path) -> None:

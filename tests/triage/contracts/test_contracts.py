@@ -428,6 +428,12 @@ def test_a_finding_of_inputs() -> None:
     unnamed = contracts.input_finding(InputMismatch((replace(y, name=""),)))
     count = contracts.input_finding(InputMismatch((replace(y, name="", position=-1),)))
     assert (unnamed.where, count.where) == (Place(input="1", input_kind="input"), Place())
+    weight = contracts.input_finding(InputMismatch((replace(y, name="l.weight", position=-1),)))
+    assert weight.where == Place(input="l.weight", input_kind="weight")
+    takes = replace(y, name="", position=-1, advice="the model takes:\n  x float32[8] on cpu\n  y float32[8] on cpu")
+    assert contracts.input_finding(InputMismatch((takes,))).next == (
+        "the model takes: x float32[8] on cpu, y float32[8] on cpu",
+    )
     assert (finding.evidence, finding.next) == (("input 1 (y) is wrong, too",), ("convert it", "y.contiguous()"))
 
 

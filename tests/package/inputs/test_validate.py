@@ -1,0 +1,42 @@
+"""Weights that a script gives a loaded model: torch takes their bytes, whatever their shape, dtype and strides are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from aoti_debug.package.inputs.validate import weight_mismatches
+from aoti_debug.package.manifest import Constant
+
+CONSTANTS = (
+    Constant("l_weight", "l.weight", "float32", (4, 6), (6, 1), folded=False),
+    Constant("l_row", "l.row", "float32", (1, 6), (6, 1), folded=False),
+    Constant("folded_0", "", "float32", (2,), (1,), folded=True),
+)
+
+
+@pytest.mark.parametrize("name", ["l.weight", "l_weight"])
+def test_what_fits_is_no_mismatch(name: str) -> None:
+    assert weight_mismatches({name: torch.ones(4, 6), "l.row": torch.ones(6, 1).t()}, CONSTANTS) == ()
+    assert weight_mismatches({"unknown": torch.ones(9)}, CONSTANTS) == ()  # torch itself refuses such a name
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said", "advice"),
+    [
+        (torch.ones(2, 6), "shape", "given as float32[2, 6]; the model was compiled for float32[4, 6]", "[4, 6]"),
+        (torch.ones(4, 6).half(), "dtype", "given as float16[4, 6]; the model was compiled", "convert it to float32"),
+        (
+            torch.ones(6, 4).t(),
+            "strides",
+            "with strides [1, 4]; the model reads its memory with [6, 1]",
+            "contiguous()",
+        ),
+    ],
+)
+def test_each_property_that_torch_does_not_check(given: torch.Tensor, kind: str, said: str, advice: str) -> None:
+    (found,) = weight_mismatches({"l.weight": given}, CONSTANTS)
+    assert (found.name, found.position, found.kind) == ("l.weight", -1, kind)
+    assert found.sentence.startswith("weight l.weight was given ")
+    assert said in found.sentence
+    assert advice in found.advice

@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -207,7 +207,8 @@ class RecordedPackages:
     def _instrumented(self, package: Artifact, model: str) -> Path:
         identity = _identity(package.path)
         if (identity, model) not in self._built:
-            made = self._make(package, model, self._compiled(package, model), identity)
+            with self.operators() as user_code:
+                made = self._make(package, model, identity, user_code)
             self._built[identity, model] = made
             self._stems[str(made)] = made.stem
         return self._built[identity, model]
@@ -250,45 +251,44 @@ class RecordedPackages:
         file = next(filter(Path.exists, files), None)
         return None if file is None else lambda: _Compiled(file.with_suffix(".pt2"), *json.loads(file.read_text()))
 
-    def _make(self, package: Artifact, model: str, compiled: _Compiled | None, identity: str) -> Path:
+    def _make(self, package: Artifact, model: str, identity: str, user_code: UserCode) -> Path:
         """Builds the instrumented package, or takes it from the cache."""
-        user_code = self._user_code()
-        of_program = "" if compiled is None else compiled.key
-        key, with_lines = (_key(identity, model, program, user_code) for program in (of_program, _LINES))
+        compiled = self._compiled(package, model)
+        programs = ("" if compiled is None else compiled.key, _LINES)
+        key, with_lines = (_key(identity, model, program, user_code) for program in programs)
         if compiled is None and cache.find(_CACHE, with_lines) is not None:  # another process has compiled it
             key = with_lines
         path = self._folder / f"{_stem(package.path)}-{key[:8]}.pt2"
         self._folder.mkdir(exist_ok=True)
         if cache.find(_CACHE, key) is not None:
             _say(f"{_shown(package.path)} was instrumented before")
-        with changed_environment({"PYTHONPATH": os.pathsep.join([*sys.path, str(self._folder)])}):
-            if package.path.stat().st_size < LARGE:
-                entry = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
-                atomic_write.link_or_copy(entry / run_directory.PACKAGE, path)
-                if compiled is not None:  # the newest counts: its lines are those of today
-                    link = functools.partial(_link, path)
-                    link(cache.entry(_CACHE, with_lines, link))
-            else:
-                with cache.scratch() as work:
-                    _build(package, model, compiled, work, user_code)
-                    atomic_write.link_or_copy(work / run_directory.PACKAGE, path)
-        made = archive.inspect(path)
-        trust.remember(made)
+        if package.path.stat().st_size < LARGE:
+            entry = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
+            atomic_write.link_or_copy(entry / run_directory.PACKAGE, path)
+            if compiled is not None:  # the newest counts: its lines are those of today
+                link = functools.partial(_link, path)
+                link(cache.entry(_CACHE, with_lines, link))
+        else:
+            with cache.scratch() as work:
+                _build(package, model, compiled, work, user_code)
+                atomic_write.link_or_copy(work / run_directory.PACKAGE, path)
+        trust.remember(made := archive.inspect(path))
         self._tell_weights(made)
         return path
 
     def _tell_weights(self, package: Artifact) -> None:
         """Tells the runtime where the package's weights lie: in it, and it is kept with the run."""
-        folder = self._folder / run_directory.WEIGHTS
-        folder.mkdir(exist_ok=True)
+        (folder := self._folder / run_directory.WEIGHTS).mkdir(exist_ok=True)
         load_model.write_table(folder, package, package.manifest())
 
-    def _user_code(self) -> UserCode:
-        """What registers the operators of the process. It is trusted: the script executes the package anyway."""
+    @contextlib.contextmanager
+    def operators(self) -> Iterator[UserCode]:
+        """The code that registers the operators of the process, in an environment in which other processes find it."""
         import torch
 
         libraries = tuple(Path(path) for path in sorted(torch.ops.loaded_libraries))
-        return UserCode(self._modules.imports(self._folder), libraries, trusted=True)
+        with changed_environment({"PYTHONPATH": os.pathsep.join([*sys.path, str(self._folder)])}):
+            yield UserCode(self._modules.imports(self._folder), libraries, trusted=True)  # the script runs it anyway
 
 
 def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Path, user_code: UserCode) -> None:

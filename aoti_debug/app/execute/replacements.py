@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.app.execute.script_environment import AfterImport, ScriptSettings
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from aoti_debug.app.execute.kept_inputs import PackageUse, ReplacedPackages
+    from aoti_debug.app.execute.recorded_packages import RecordedPackages
+    from aoti_debug.base.machine.user_code import UserCode
 
 _PYTHON_STACKS = "python.txt"
 _OF_MODEL = "_aoti_debug_of_model"  # the attribute of an exception that a call of a model has raised
@@ -63,7 +67,21 @@ def install() -> None:
     modules = OperatorModules()
     modules.watch()
     packages = functools.cache(lambda: _packages(settings, modules))
-    Replacements(packages, settings.run / COMPILED if settings.torch_compile else None).install()
+    graphs = GraphPackages(settings.run / COMPILED, lambda: packages().operators())
+    Replacements(packages, graphs if settings.torch_compile else None).install()
+
+
+@dataclass(frozen=True)
+class GraphPackages:
+    """The packages of graphs of `torch.compile`.
+
+    Attributes:
+        folder: where they are made.
+        operators: what registers the operators of the process, in an environment in which other processes find it.
+    """
+
+    folder: Path
+    operators: Callable[[], AbstractContextManager[UserCode]]
 
 
 class Replacements:
@@ -71,17 +89,17 @@ class Replacements:
 
     Args:
         packages: is called when a package is compiled or loaded.
-        compiled: where the packages of graphs of `torch.compile` are made; None where that is not replaced.
+        graphs: of `torch.compile`; None where that is not replaced.
     """
 
-    def __init__(self, packages: Callable[[], ReplacedPackages], compiled: Path | None = None) -> None:
+    def __init__(self, packages: Callable[[], ReplacedPackages], graphs: GraphPackages | None = None) -> None:
         self._originals: list[tuple[Any, str, Any, Any]] = []
         self._actions: dict[str, Callable[[Any], None]] = {
             "torch": lambda torch: self._replace(torch._C._aoti, loaders(torch._C._aoti, packages)),
             "torch._inductor": lambda inductor: self._replace(inductor, compilers(inductor, packages)),
         }
-        if compiled is not None:
-            self._actions["torch"] = functools.partial(self._replace_all, packages=packages, compiled=compiled)
+        if graphs is not None:
+            self._actions["torch"] = functools.partial(self._replace_all, packages=packages, graphs=graphs)
         self._finder = AfterImport(self._actions)
 
     def install(self) -> None:
@@ -99,9 +117,9 @@ class Replacements:
                 setattr(owner, name, original)
         self._originals = []
 
-    def _replace_all(self, torch: Any, packages: Callable[[], ReplacedPackages], compiled: Path) -> None:
+    def _replace_all(self, torch: Any, packages: Callable[[], ReplacedPackages], graphs: GraphPackages) -> None:
         self._replace(torch._C._aoti, loaders(torch._C._aoti, packages))
-        self._replace(torch, {"compile": _compiling(torch, compiled)})
+        self._replace(torch, {"compile": _compiling(torch, graphs)})
 
     def _replace(self, owner: Any, new: Mapping[str, Any]) -> None:
         for name, value in new.items():
@@ -160,7 +178,7 @@ def _keep_error(run: Path) -> None:
         file.write_text(json_data.to_text(ErrorData.from_exception(error)), encoding="utf-8")
 
 
-def _packages(settings: ScriptSettings, modules: OperatorModules) -> ReplacedPackages:
+def _packages(settings: ScriptSettings, modules: OperatorModules) -> RecordedPackages:
     from aoti_debug.app.execute.recorded_packages import RecordedPackages  # only a script that has a package waits
 
     return RecordedPackages(settings.run, modules, keeps_all=settings.keeps_all, shared=settings.shared)
@@ -192,7 +210,7 @@ def _program_of(graph: Any, args: Any, kwargs: Any) -> Any:
     return exported(graph, args, kwargs)
 
 
-def _compiling(torch: Any, folder: Path) -> Any:
+def _compiling(torch: Any, graphs: GraphPackages) -> Any:
     """A `torch.compile` that compiles with the backend "aoti_debug" what Inductor would have compiled."""
     original = torch.compile
 
@@ -202,7 +220,8 @@ def _compiling(torch: Any, folder: Path) -> Any:
             from aoti_debug.app.torch_compile import backend
 
             configs = backend.inductor_configs(kwargs.pop("mode", None), kwargs.pop("options", None))
-            kwargs |= {"backend": backend.aoti_debug, "options": backend.options_of_environment(folder, configs)}
+            options = backend.options_of_environment(graphs.folder, configs, graphs.operators)
+            kwargs |= {"backend": backend.aoti_debug, "options": options}
         return original(model, **kwargs)
 
     return _unseen(compile)

@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.app.execute.execute import ExecutedScript, execute
+from aoti_debug.app.execute.execute import KILLED, ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import FailedCall
+from aoti_debug.app.execute.replacements import COMPILED
+from aoti_debug.app.torch_compile import cached_build
+from aoti_debug.app.torch_compile.cached_build import GRAPHS, PROGRAM
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, TargetError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
@@ -32,6 +36,19 @@ from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage
 
 STEP = "script"
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """The parts of a script that the triage of one of its calls does not look into.
+
+    Attributes:
+        parts: that a clean triage leaves open.
+        commands: that look into them.
+    """
+
+    parts: tuple[str, ...]
+    commands: tuple[str, ...]
 
 
 def triage_script(
@@ -69,7 +86,10 @@ def triage_script(
             hint=_hint(script, began, is_failed=bool(executed.exit_code)),
         )
     _find_modules(script, failed.package.parent)
-    return triage_failed_call(failed, executed.verdict, options, listener, before=(step,), command=command)
+    unseen = _unseen(executed, failed)
+    return triage_failed_call(
+        failed, executed.verdict, options, listener, before=(step,), command=command, unseen=unseen
+    )
 
 
 def triage_failed_call(
@@ -80,6 +100,7 @@ def triage_failed_call(
     *,
     before: Sequence[Step] = (),
     command: Sequence[str] = (),
+    unseen: Unseen | None = None,
 ) -> TriageDir:
     """Finds out what is wrong with a call that was seen in another process.
 
@@ -88,6 +109,7 @@ def triage_failed_call(
         options: of the triage; the model and its inputs are those of the call.
         before: steps that led to it.
         command: the words of the command line, for the record.
+        unseen: of the script; None if it is not known.
 
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: as of `triage`.
@@ -95,7 +117,7 @@ def triage_failed_call(
     with changed_environment(torch_settings.environment(failed.run.info.torch_settings)):
         found = triage(replace(options, model=failed.package, inputs=failed.inputs), listener, command=command)
     _complete_repro(found.finding, failed.package.parent)
-    finding = _with_what_was_seen(found.finding, failed, verdict)
+    finding = _with_unseen(_with_what_was_seen(found.finding, failed, verdict), unseen)
     run = found.record.run if finding == found.finding else str(failed.run.path)
     record = replace(found.record, finding=finding, steps=(*before, *found.record.steps), run=run)
     triage_directory.write(found.path, record)
@@ -205,6 +227,33 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
     alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, {result}"
     kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
     return replace(finding, kind=kind, warnings=(alone, *finding.warnings))
+
+
+def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:
+    """What else ended the script, and the graphs of `torch.compile` that have no package."""
+    parts, commands = [], []
+    if executed.verdict is None and not executed.killed and 0 < executed.exit_code < KILLED:
+        parts.append(f"why the script ended with exit code {executed.exit_code} (it may have written it to stderr)")
+    run = failed.run.path if executed.result is None else executed.result.run.path
+    for file in sorted((run / COMPILED).resolve().glob(f"*/{GRAPHS}")):
+        for graph in () if file.parent.is_symlink() else cached_build.read_graphs(file.parent):
+            folder = file.parent / graph.name
+            if graph.eager:
+                parts.append(f"the graph of {graph.line}, which ran in eager: {graph.eager}")
+                if graph.name:
+                    commands.append(shlex.join(["aoti-debug", "triage", word_of(folder / PROGRAM)]))
+            elif graph.overwrites and failed.package.resolve().is_relative_to(folder):
+                parts.append("how the code of torch.compile itself overwrites inputs: the package returns them instead")
+    return Unseen(tuple(parts), tuple(commands))
+
+
+def _with_unseen(finding: Finding, unseen: Unseen | None) -> Finding:
+    """A finding, where it is none, with what was not looked into."""
+    if finding.kind.is_fault or unseen is None or not unseen.parts:
+        return finding
+    left = tuple(f"not looked into: {part}" for part in unseen.parts)
+    kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
+    return replace(finding, kind=kind, warnings=(*left, *finding.warnings), next=(*unseen.commands, *finding.next))
 
 
 def _frozen_text(names: Sequence[str]) -> str:

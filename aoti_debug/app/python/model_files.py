@@ -12,6 +12,7 @@ from aoti_debug.app.torch_compile.cached_build import PACKAGE, PROGRAM, Compilat
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
@@ -158,7 +159,7 @@ def write_package(call: GivenModel, program: ExportedProgram, folder: ModelFolde
         UsageError: a setting of Inductor is not known.
         ToolchainError: torch or the compiler failed.
     """
-    is_cached = cached_build.write_package(program, folder.path, call.inductor_configs)
+    is_cached = cached_build.write_package(program, folder.path, call.inductor_configs, UserCode())
     folder.directory.add(GraphEntry(folder.path.name, "inference", "", cached=is_cached))
     return folder.path / PACKAGE
 

@@ -9,17 +9,19 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.app.torch_compile import cached_build, graph_program
-from aoti_debug.app.torch_compile.cached_build import PACKAGE, CompilationDirectory, GraphEntry
+from aoti_debug.app.torch_compile.cached_build import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import changed_environment
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording import levels
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("aoti_debug")
 _CUDA_GRAPHS = "triton.cudagraph"  # begins the names of settings: no package has any
+_OF_SCRIPTS = "operators"  # the option that the process of a script gives
 _MAX_REASON = 300
 _MAX_PACKAGES = 16  # of one graph
 _LOCK = threading.RLock()  # environment variables belong to the whole process
@@ -46,6 +49,7 @@ class CompileOptions:
         phase: "before", "after" or "both"; "" for the level's own choice.
         inductor_configs: settings of torch._inductor.config.
         out: where the directory of a compilation is made.
+        operators: is asked, when a graph is built, for what registers operators in other processes.
     """
 
     level: int = 3
@@ -53,6 +57,7 @@ class CompileOptions:
     phase: str = ""
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     out: Path = field(default_factory=ResultKind.COMPILED.place)
+    operators: Callable[[], AbstractContextManager[UserCode]] = lambda: contextlib.nullcontext(UserCode())
 
 
 def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
@@ -66,7 +71,7 @@ def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
     if unknown := sorted(set(given) - set(known)):
         raise UsageError(
             f'the backend "aoti_debug" has no option {", ".join(map(repr, unknown))}',
-            hint=f"it has {', '.join(known)}",
+            hint=f"it has {', '.join(name for name in known if name != _OF_SCRIPTS)}",
         )
     if "level" in given:
         given["level"] = levels.number(given["level"])
@@ -82,11 +87,13 @@ def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
     return dataclasses.replace(chosen, out=Path(chosen.out))
 
 
-def options_of_environment(folder: Path, configs: Mapping[str, Any]) -> dict[str, Any]:
+def options_of_environment(
+    folder: Path, configs: Mapping[str, Any], operators: Callable[[], AbstractContextManager[UserCode]]
+) -> dict[str, Any]:
     """The options of graphs in the process of a script, which record what its environment says."""
     chosen = {Variable.LEVEL: "level", Variable.FILTER: "filter", Variable.PHASE: "phase"}
     given = {name: os.environ[variable.value] for variable, name in chosen.items() if variable.value in os.environ}
-    return {**given, "inductor_configs": configs, "out": folder}
+    return {**given, "inductor_configs": configs, "out": folder, "operators": operators}
 
 
 def inductor_configs(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -110,6 +117,8 @@ class CompiledGraph:
         graph: of ATen operators, functional.
         kind: "inference", "forward" or "backward".
         directory: returns where its packages lie.
+
+    It is made while AOT autograd compiles the graph.
     """
 
     def __init__(
@@ -124,6 +133,7 @@ class CompiledGraph:
         self._options = options
         self._directory = directory
         self._line = graph_program.model_line(graph)
+        self._overwrites = _overwrites_inputs()
         self._inputs = graph_program.inputs_of(graph)
         self._outputs = graph_program.outputs_of(graph)
         self._is_dynamic = bool(self._inputs.symbolic)
@@ -153,25 +163,29 @@ class CompiledGraph:
         with _LOCK:
             if self._runs_in_eager or (found := self._models.get(self._variant(inputs))) is not None:
                 return None if self._runs_in_eager else found
+            folder = None
             try:
                 if len(self._models) == _MAX_PACKAGES:
                     raise UsageError(f"{_MAX_PACKAGES} packages were built for other sizes or numbers")
-                return self._build(inputs, self._directory())
+                folder = self._directory().new_folder()
+                return self._build(inputs, folder)
             except Exception as error:  # of any kind, from export and from the builder
                 LOGGER.debug("a graph cannot be built", exc_info=True)
                 self._runs_in_eager = True
                 reason = first_line(str(error))[:_MAX_REASON] or type(error).__name__
             LOGGER.warning("a graph (%s, %s) runs in eager: %s", self._kind, self._line, reason)
             with contextlib.suppress(OSError, UsageError):  # the warning has said it
-                self._directory().add(GraphEntry("", self._kind, self._line, eager=reason))
+                name = folder.name if folder is not None and (folder / PROGRAM).exists() else ""
+                self._directory().add(GraphEntry(name, self._kind, self._line, eager=reason))
             return None
 
-    def _build(self, inputs: Sequence[Any], directory: CompilationDirectory) -> Model:
-        folder = directory.new_folder()
+    def _build(self, inputs: Sequence[Any], folder: Path) -> Model:
         is_cached = self._write_package(inputs, folder)
         model = self._loaded(folder)
         sizes = "" if self._is_dynamic or not self._inputs.symbolic else str(self._sizes(inputs))
-        directory.add(GraphEntry(folder.name, self._kind, self._line, sizes, is_cached))
+        self._directory().add(
+            GraphEntry(folder.name, self._kind, self._line, sizes, is_cached, overwrites=self._overwrites)
+        )
         LOGGER.info("%s (%s, %s): %s", folder.name, self._kind, self._line, folder)
         self._models[self._variant(inputs)] = model
         return model
@@ -185,14 +199,16 @@ class CompiledGraph:
 
     def _write_package_of(self, inputs: Sequence[Any], folder: Path) -> bool:
         configs = self._options.inductor_configs
-        if self._is_dynamic:
-            try:
-                program = graph_program.exported(self._graph, inputs, dynamic=True)
-                return cached_build.write_package(program, folder, configs)
-            except Exception:  # of any kind; the next attempt reports its own
-                LOGGER.debug("a graph cannot be built for sizes that change", exc_info=True)
-                self._is_dynamic = False
-        return cached_build.write_package(graph_program.exported(self._graph, inputs, dynamic=False), folder, configs)
+        with self._options.operators() as user_code:
+            if self._is_dynamic:
+                try:
+                    program = graph_program.exported(self._graph, inputs, dynamic=True)
+                    return cached_build.write_package(program, folder, configs, user_code)
+                except Exception:  # of any kind; the next attempt reports its own
+                    LOGGER.debug("a graph cannot be built for sizes that change", exc_info=True)
+                    self._is_dynamic = False
+            program = graph_program.exported(self._graph, inputs, dynamic=False)
+            return cached_build.write_package(program, folder, configs, user_code)
 
     def _loaded(self, folder: Path) -> Model:
         """The package, whose first call makes its run directory."""
@@ -250,6 +266,15 @@ def aoti_debug(
         fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference")
     )(graph, example_inputs)
     return compiled
+
+
+def _overwrites_inputs() -> bool:
+    """True if the graph that AOT autograd compiles now overwrites inputs: its functional graph returns them instead."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return metadata is not None and any(info.mutates_data for info in metadata.input_info)
 
 
 def _boxed(compiled: CompiledGraph) -> Callable[[list[Any]], list[Any]]:

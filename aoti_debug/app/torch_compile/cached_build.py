@@ -28,6 +28,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_compiler, find_torch, this_processor
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.version import own_sources
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
@@ -48,12 +49,13 @@ class GraphEntry:
     """A graph, as graphs.json lists it.
 
     Attributes:
-        name: of its folder; "" where it runs in eager from the start.
+        name: of its folder; "" where it runs in eager and torch could not save its program.
         kind: "inference", "forward" or "backward".
         line: the model line of its first operator: "model.py:12 in forward".
         sizes: of its tensors, where it was built for these alone; "" if sizes may change.
         cached: the package was built before, for an equal graph.
         eager: why it runs in eager; "" if it does not.
+        overwrites: it overwrites inputs; its package returns them, and others copy them.
     """
 
     name: str
@@ -62,6 +64,7 @@ class GraphEntry:
     sizes: str = ""
     cached: bool = False
     eager: str = ""
+    overwrites: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,16 @@ _OWN_CODE = ("aten", "prims", "aoti_debug")  # operators that do not change betw
 _OWN_HIGHER_ORDER = ("cond", "while_loop")
 
 
-def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapping[str, Any]) -> bool:
+def write_package(
+    program: ExportedProgram, folder: Path, inductor_configs: Mapping[str, Any], user_code: UserCode
+) -> bool:
     """Writes a program and its instrumented package into a folder; True if an equal program was built before.
 
     Of a program that torch cannot save (attention with a function of its own, a loop that carries a number) the package
     alone is written. The inputs that the package holds are those of the first of equal programs.
+
+    Args:
+        user_code: what registers the operators of the program, for the processes that call the package later.
 
     Raises:
         UsageError: a setting of Inductor is not known.
@@ -139,7 +147,9 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
     save_program(program, folder)
 
     def build(work: Path) -> None:
-        builder.build_report(BuildOptions(program=program, output=work / PACKAGE, inductor_configs=inductor_configs))
+        builder.build_report(
+            BuildOptions(program=program, output=work / PACKAGE, inductor_configs=inductor_configs, user_code=user_code)
+        )
 
     if not _is_cacheable(program):
         build(folder)

@@ -8,15 +8,17 @@ import signal
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from aoti_debug.app.execute import execute, triage_script
+from aoti_debug.app.execute import execute, replacements, triage_script
 from aoti_debug.app.execute import failed_call as failed_call_module
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
+from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, GraphEntry
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
@@ -26,7 +28,7 @@ from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import Constant
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, UNFINISHED, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory
@@ -159,6 +161,44 @@ def test_where_nothing_was_seen_the_other_packages_are_named(tmp_path: Path) -> 
     assert finding.warnings[1].startswith("the script had replaced weights of a.pt2, which were not kept")
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
+
+
+def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
+    """Of the script: its own end, graphs that ran in eager, and code of torch.compile that writes into inputs."""
+    run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
+    folder = run.run.path / replacements.COMPILED / "1"
+    packages = folder / "graph0"
+    packages.mkdir(parents=True)
+    compiled = CompilationDirectory(folder)
+    compiled.add(GraphEntry("graph0", "inference", "m.py:1 in f", overwrites=True))
+    compiled.add(GraphEntry("graph1", "inference", "m.py:2 in g", eager="no lowering"))
+    (folder.parent / "latest").symlink_to(folder)
+    called = FailedCall(run.run, packages / "package.pt2", 0, None, "nothing was seen in it")
+    executed = execute.ExecutedScript(3, failed=called)
+    left = triage_script._unseen(executed, called)
+    assert [part.partition(":")[0] for part in left.parts] == [
+        "why the script ended with exit code 3 (it may have written it to stderr)",
+        "how the code of torch.compile itself overwrites inputs",
+        "the graph of m.py",
+    ]
+    assert left.commands == (f"aoti-debug triage {word_of(folder / 'graph1/program.pt2')}",)
+    finding = triage_script._with_unseen(Finding(CLEAN, "1 launch"), left)
+    assert (finding.kind, finding.kind.exit_code, finding.next) == (INCOMPLETE, 8, left.commands)
+    assert finding.warnings == tuple(f"not looked into: {part}" for part in left.parts)
+    fault = Finding(FAULT, "it crashed")
+    assert triage_script._with_unseen(fault, left) == fault
+    elsewhere = replace(called, package=tmp_path / "other.pt2")
+    assert triage_script._unseen(replace(executed, exit_code=0), elsewhere).parts == left.parts[2:]
+
+
+@pytest.mark.parametrize("end", [{"exit_code": 0}, {"exit_code": 1, "killed": "no progress"}, {"exit_code": 143}])
+def test_a_script_that_ended_well_or_was_ended_leaves_nothing_open(tmp_path: Path, end: dict[str, Any]) -> None:
+    run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
+    called = FailedCall(run.run, tmp_path / "package.pt2", 0, None, "nothing was seen in it")
+    left = triage_script._unseen(execute.ExecutedScript(**end, failed=called), called)
+    assert left.parts == ()
+    clean = Finding(CLEAN, "1 launch")
+    assert triage_script._with_unseen(clean, left) == clean
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import unittest
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
-from aoti_debug.app.torch_compile import cached_build
+from aoti_debug.app.torch_compile import backend, cached_build
 from aoti_debug.app.torch_compile.backend import CompileOptions, aoti_debug, from_mapping
 from aoti_debug.app.torch_compile.cached_build import read_graphs
 from aoti_debug.base.errors import UsageError
@@ -104,8 +105,26 @@ def test_a_graph_that_cannot_be_built_runs_in_eager(tmp_path: Path) -> None:
     assert "a graph (inference" in logged.output[0]
     assert "no_such_setting" in logged.output[0]
     (graph,) = read_graphs(tmp_path / "latest")
-    assert not graph.name
+    assert (tmp_path / "latest" / graph.name / "program.pt2").exists()  # which a triage takes
     assert "no_such_setting" in graph.eager
+
+
+@pytest.mark.parametrize(("function", "overwrites"), [(Tensor.add_, True), (Tensor.add, False)])
+def test_a_graph_that_overwrites_an_input_is_told_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Callable[[Tensor, Tensor], Tensor], overwrites: bool
+) -> None:
+    seen: list[bool] = []
+
+    def compiled_graph(traced: Callable[..., Any], *_: Any) -> Callable[[list[Any]], Any]:
+        seen.append(backend._overwrites_inputs())
+        return lambda inputs: traced(*inputs)
+
+    monkeypatch.setattr(backend, "CompiledGraph", compiled_graph)
+    torch._dynamo.reset()
+    torch.compile(lambda x, y: function(x, y), backend=aoti_debug, options={"out": tmp_path})(
+        torch.ones(3), torch.ones(3)
+    )
+    assert seen == [overwrites]
 
 
 def test_a_graph_is_built_without_the_modes_of_its_first_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

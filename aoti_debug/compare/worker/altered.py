@@ -93,7 +93,8 @@ def altered_program(
     graph, names = exported.graph, returned_nodes(exported.graph)
     altered = [output.index for output in outputs if output.relative > output.least and output.explained >= EXPLAINED]
     kept = [names[n] for n in altered if names[n] in seen - lost]
-    first = _first_lost(graph, lost, names, list(wrong))
+    starts = [names[n] for n in wrong if n < len(names)]
+    first = _first_lost(graph, lost, [*starts, *_nearest_lost(graph, lost, kept)])
     return AlteredProgram(
         relative=-1.0 if most is None else most.relative,
         explained=0.0 if most is None else most.explained,
@@ -222,10 +223,26 @@ def _value(evaluation: Evaluation, graph: Graph, argument: Any, symbols: Symbols
         return None
 
 
-def _first_lost(graph: Graph, lost: set[str], returned: Sequence[str], wrong: Sequence[int]) -> tuple[str, ...]:
-    """The lost nodes behind wrong outputs that read none that is lost, in order."""
+def _nearest_lost(graph: Graph, lost: set[str], kept: Sequence[str]) -> Iterator[str]:
+    """Yields the lost nodes that others are computed from, through nodes that are not lost.
+
+    Where there are some, the graph may have the numbers of the others by chance.
+    """
+    waiting, seen = list(kept), set(kept)
+    while waiting:
+        name = waiting.pop()
+        if name in lost:
+            yield name
+            continue
+        new = [read for read in graph.by_name[name].inputs if read not in seen]
+        seen.update(new)
+        waiting += new
+
+
+def _first_lost(graph: Graph, lost: set[str], wrong: Sequence[str]) -> tuple[str, ...]:
+    """The lost nodes behind wrong ones that read none that is lost, in order."""
     behind: set[str] = set()
-    waiting = [returned[n] for n in wrong if n < len(returned)]
+    waiting = list(wrong)
     while waiting:
         name = waiting.pop()
         if name not in lost or name in behind:

@@ -232,7 +232,8 @@ def _altered(comparison: Comparison) -> Finding:
     first, *others = map(output_text, comparison.wrong_outputs)
     states = map(state_text, comparison.wrong_states)
     evidence = (*alteration_sentences(comparison), *others, *states, *_as_their_graph(comparison))
-    lost = next(iter((*alteration.lost, *alteration.kept)), None)
+    is_one = not (alteration.lost and alteration.kept)  # else either may be where the change begins
+    lost = next(iter((*alteration.lost, *alteration.kept)), None) if is_one else None
     origin = None if lost is None else Place(operator=lost.operator, frame=lost.line)
     return Finding(WRONG_VALUE, first, evidence=evidence, origin=origin)
 

@@ -129,6 +129,13 @@ def test_a_value_that_is_computed_and_not_returned(tmp_path: Path) -> None:
     assert (found.lost, found.kept) == ((), ("exp",))
 
 
+def test_the_numbers_of_an_output_may_be_there_by_chance(tmp_path: Path) -> None:
+    doubled = [("double", "aten.mul.Tensor", ("%x", 2.0)), ("half", "aten.div.Tensor", ("%double", 2.0))]
+    single = [("same", "aten.mul.Tensor", ("%x", 1.0)), ("half", "aten.div.Tensor", ("%same", 2.0))]
+    found = altered(tmp_path, graph(EXPORTED, doubled, ["half"]), graph(MODEL, single, ["half"]), [0])
+    assert (found.lost, found.kept) == (("double",), ("half",))
+
+
 def test_values_that_a_pass_leaves_unused_count_as_lost(tmp_path: Path) -> None:
     left_out = replace(
         SAME,

@@ -18,7 +18,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
-from aoti_debug.compare.suspects import Alteration, Suspect
+from aoti_debug.compare.suspects import Alteration, LostOperator, Suspect
 from aoti_debug.compare.text import output_lines
 from aoti_debug.package.manifest import Certainty, Kind, ModelLine, Provenance
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType
@@ -129,6 +129,20 @@ def test_weights_come_before_what_they_make_of_the_graph(run: RunDir) -> None:
     assert not comparison.is_clean
     finding = wrong_value_finding.finding_of(comparison)
     assert finding.what == "weight is not what the program begins with: it differs by up to 0.5"
+
+
+@pytest.mark.parametrize(("lost", "kept", "origin"), [("add", "", "add"), ("", "div", "div"), ("add", "div", "")])
+def test_of_a_lost_value_and_numbers_that_may_be_there_by_chance_neither_is_the_origin(
+    run: RunDir, lost: str, kept: str, origin: str
+) -> None:
+    outputs = (OutputError(index=0, dtype="float32", elements=6, different=6, relative=0.5, double=0.5),)
+    operators = [
+        tuple(LostOperator(name, name, name, LINE) for name in (lost, kept)[i : i + 1] if name) for i in (0, 1)
+    ]
+    alteration = Alteration(0.5, lost=operators[0], kept=operators[1])
+    comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=outputs, alteration=alteration)
+    finding = wrong_value_finding.finding_of(comparison)
+    assert (finding.origin.operator if finding.origin else "") == origin
 
 
 def test_what_was_not_compared_with_the_program_is_said(run: RunDir) -> None:

@@ -201,8 +201,11 @@ def compare_run(
 
 
 def _outputs_missing(returned: Path | None, evaluated: EvaluatedRun) -> str:
-    if evaluated.refusal is not None or (returned is not None and evaluated.exported_outputs is not None):
+    if evaluated.refusal is not None:
         return ""
+    if returned is not None and evaluated.exported_outputs is not None:
+        reasons = saved_outputs.unsaved(returned)
+        return ", ".join(f"output {index} ({reason})" for index, reason in reasons.items())
     if returned is None:
         return "what the model returns (the run did not save it)"
     why = evaluated.states_failure or evaluated.program_failure or "the package does not hold the exported program"

@@ -153,7 +153,7 @@ def test_a_clean_model(triaged: Callable[..., tuple[TriageDir, Told]], tmp_path:
     found, told = triaged(of_positive)
     assert told.made == ["names", "values"]
     what = "0 of 1 launch; not compared: a run whose package is gone"
-    seen = "1 launch in 1 call: no fault, outputs finite"
+    seen = "1 launch in 1 call: no fault, values of outputs not recorded"
     deeper = f"aoti-debug triage {tmp_path / 'model.pt2'} --guards"
     assert found.finding == Finding(INCOMPLETE, what, evidence=(seen,), next=(deeper,))
 

@@ -1,12 +1,11 @@
 """Tensors of Python's as tensor files, as the runtime writes those of launches; the results of a model in a folder.
 
 The folder holds 0.safetensors, 1.safetensors, … in the order of the results. A number is saved as a tensor without
-dimensions. Another result that is no tensor, or one of a dtype that cannot be saved, has no file.
+dimensions. Another result that is no tensor has no file; a tensor that cannot be saved has the reason, as 0.unsaved.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from aoti_debug.runs.rundir.formats import tensor_file_format
 if TYPE_CHECKING:
     import torch
 
-_SUFFIX = ".safetensors"
+_SUFFIX, _UNSAVED = ".safetensors", ".unsaved"
 
 
 def write_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
@@ -60,8 +59,10 @@ def save(result: Any, folder: Path) -> None:
     for index, leaf in enumerate(pytree.tree_leaves(result)):
         value = as_tensor(leaf)
         if value is not None:
-            with contextlib.suppress(TypeError):
-                write_tensor((folder / f"{index}.safetensors"), str(index), value)
+            try:
+                write_tensor((folder / f"{index}{_SUFFIX}"), str(index), value)
+            except TypeError as error:
+                (folder / f"{index}{_UNSAVED}").write_text(str(error), encoding="utf-8")
 
 
 def as_tensor(value: Any) -> torch.Tensor | None:
@@ -79,9 +80,22 @@ def saved(folder: Path) -> dict[int, Path]:
     Raises:
         OSError: it cannot be read. A glob would find nothing then, as if the model had returned no tensor.
     """
+    return _files(folder, _SUFFIX)
+
+
+def unsaved(folder: Path) -> dict[int, str]:
+    """The reasons why tensors of a result have no file, by their index.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return {number: path.read_text(encoding="utf-8") for number, path in _files(folder, _UNSAVED).items()}
+
+
+def _files(folder: Path, suffix: str) -> dict[int, Path]:
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return {}
-    numbers = sorted(int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
-    return {number: folder / f"{number}{_SUFFIX}" for number in numbers}
+    numbers = sorted(int(name.removesuffix(suffix)) for name in names if name.endswith(suffix))
+    return {number: folder / f"{number}{suffix}" for number in numbers}

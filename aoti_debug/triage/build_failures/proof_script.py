@@ -86,10 +86,12 @@ def input_of(graph: Graph, name: str, symbols: Mapping[str, int]) -> InputTensor
     """The type of an input of a region; its elements are to be made up.
 
     Raises:
-        LookupError: one of its sizes is not known.
+        LookupError: one of its sizes is not known, or it has no strides, as a sparse tensor.
     """
     type_ = graph.by_name[name].types[0]
     assert type_ is not None
+    if len(type_.strides) != len(type_.shape):
+        raise LookupError(f"{name} has no strides, as a sparse tensor")
     known = Symbols(known=symbols)
     return InputTensor(dtype=type_.dtype, shape=_sizes(type_.shape, known), strides=_sizes(type_.strides, known))
 

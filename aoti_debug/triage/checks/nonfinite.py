@@ -42,7 +42,8 @@ def look(investigation: Investigation) -> Suspicion | None:
     search = nonfinite.find(measured.diagnosed.dataflow, investigation.options.infinities)
     found = None if search.finding is None else _with_origin(investigation, search)
     if found is None:
-        return Suspicion(Finding(CLEAN, "outputs finite", warnings=search.warnings), measured.diagnosed)
+        seen = output_values(measured.run).text
+        return Suspicion(Finding(CLEAN, seen, warnings=search.warnings), measured.diagnosed)
     finding = found.finding
     return replace(found, finding=replace(finding, warnings=(*finding.warnings, *search.warnings)))
 

@@ -38,6 +38,7 @@ _FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
 MAX_WARNINGS = 3  # of values near overflow
 _MAX_LINES = 3
 _MAX_CASES = 4
+_UNTRACED = "but no {} in an output was traced to it"
 _HALF = frozenset({"float16", "bfloat16"})
 
 
@@ -185,7 +186,7 @@ def _unintended_infinities(
         cases = [_overflow(occurrence) for occurrence in itertools.islice(overflows, 1)]
         harmful |= {occurrence.key for overflow in cases for occurrence in overflow.path}
     lines = [
-        f"{finding_text.produced(run, occurrence)}, but no output becomes infinite because of it"
+        f"{finding_text.produced(run, occurrence)}, {_UNTRACED.format('infinity')}"
         for special in INFINITE
         for occurrence in _produced(roots, special)
         if occurrence.key not in harmful
@@ -215,7 +216,7 @@ def _handled(run: RunDir, roots: RootSearch, case: NonfiniteCase | None) -> tupl
     )
     harmless = [occurrence for occurrence in _produced(roots, Special.NAN) if occurrence.launch.key not in harmful]
     return tuple(
-        f"{finding_text.produced(run, occurrence)}, but the model handles it" for occurrence in harmless[:_MAX_LINES]
+        f"{finding_text.produced(run, occurrence)}, {_UNTRACED.format('NaN')}" for occurrence in harmless[:_MAX_LINES]
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+import torch
 
 from aoti_debug.runs.run import saved_outputs
 
@@ -27,3 +28,10 @@ def test_a_folder_that_cannot_be_read_is_not_empty(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "listdir", refused)
     with pytest.raises(OSError, match="Cannot allocate memory"):
         saved_outputs.saved(tmp_path)
+
+
+def test_a_tensor_that_cannot_be_saved_has_the_reason(tmp_path: Path) -> None:
+    saved_outputs.save((torch.ones(2).to_sparse(), torch.ones(2), "word"), tmp_path)
+    assert list(saved_outputs.saved(tmp_path)) == [1]
+    assert saved_outputs.unsaved(tmp_path) == {0: "a tensor of float32, torch.sparse_coo, cannot be saved"}
+    assert saved_outputs.unsaved(tmp_path / "none") == {}

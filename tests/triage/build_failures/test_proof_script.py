@@ -110,3 +110,11 @@ def test_what_has_no_graph_has_no_script(tmp_path: Path) -> None:
     done = replay(failures.CANDIDATE, BuildOptions("model.pt2"), tmp_path / "repro")
     assert done.folder is None
     assert done.what == "no repro: no script is written of the stage autotuning"
+
+
+def test_a_sparse_tensor_has_no_form_in_a_script(tmp_path: Path) -> None:
+    (graph,) = failures.REFERENCE.graphs
+    sparse = [replace(n, types=tuple(t and replace(t, strides=()) for t in n.types)) for n in graph.nodes]
+    reference = replace(failures.REFERENCE, graphs=(replace(graph, nodes=tuple(sparse)),))
+    done = replay(replace(failures.LOWERING, reference=reference), BuildOptions(tmp_path / "m.pt2"), tmp_path / "repro")
+    assert done.what == "no repro: node_0 has no strides, as a sparse tensor"

@@ -1,13 +1,13 @@
 """The cases of a benchmark, each in a process of its own: several at once, each result in a file when it is there.
 
 `python -m benchmarks.NAME --jobs 16 --results FILE` appends one JSON object a line to FILE; cases that are in it are
-not run again, so that a run that was cut off goes on. `--table` prints the table of what is in FILE, and runs nothing.
+not run again, so that a run that was cut off goes on. FILE is of one torch and one device: rows_file.py. `--table`
+prints the table of what is in FILE, and runs nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import queue
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import checkout
+from benchmarks.rows_file import Row, RowsFile
 
-Row = dict[str, Any]
 _THREADS = ("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")  # of each process, if there are several
 _LINE = 300  # characters of an error
 _SAID = 40  # lines of it that are kept
@@ -59,44 +59,24 @@ def run(names: Sequence[str], given: argparse.Namespace, one: Callable[[str], Ma
     if given.case is not None:
         given.answer.write_text(json.dumps(one(given.case)))
         raise SystemExit(0)
-    rows = read(given.results) if given.results else {}
-    left = [] if given.table else [name for name in names if name not in rows]
+    file = RowsFile(given.results, None if given.table else getattr(given, "device", "cpu"))
+    left = [] if given.table else [name for name in names if name not in file.rows]
     with tempfile.TemporaryDirectory(prefix="aoti-debug-cases-") as work:
-        processes = _Processes(given, Path(work))
+        processes = _Processes(given, file, Path(work))
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, processes.stop)
         with ThreadPoolExecutor(given.jobs) as pool:
-            for row in pool.map(processes.row, left):
-                if row is not None:
-                    rows[row["case"]] = row
-    return [rows[name] for name in names if name in rows]
-
-
-def read(file: Path) -> dict[str, Row]:
-    """The rows of a file by case, the last of each; a line that was cut off does not count."""
-    rows: dict[str, Row] = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
-        with contextlib.suppress(json.JSONDecodeError):
-            row = json.loads(line)
-            rows[row["case"]] = row
-    return rows
-
-
-def _add(file: Path, row: Row) -> None:
-    """Appends a row; one that was cut off before it stays a line of its own."""
-    with file.open("a+b") as rows:
-        is_cut = rows.seek(0, os.SEEK_END) > 0 and (rows.seek(-1, os.SEEK_END), rows.read())[1] != b"\n"
-        rows.write((b"\n" if is_cut else b"") + json.dumps(row).encode() + b"\n")
+            list(pool.map(processes.run, left))
+    return [file.rows[name] for name in names if name in file.rows]
 
 
 class _Processes:
     """The processes of cases."""
 
-    def __init__(self, given: argparse.Namespace, work: Path) -> None:
-        self._given, self._work = given, work
+    def __init__(self, given: argparse.Namespace, file: RowsFile, work: Path) -> None:
+        self._given, self._file, self._work = given, file, work
         self._end = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
         self._running: set[int] = set()
-        self._lock = threading.Lock()
         self._devices = _devices(given)
         self._machine = _machine(given)
         self._stopped = threading.Event()
@@ -107,11 +87,11 @@ class _Processes:
         for group in tuple(self._running):
             os.killpg(group, signal.SIGKILL)
 
-    def row(self, name: str) -> Row | None:
-        """Runs a case; None if no time is left for it."""
+    def run(self, name: str) -> None:
+        """Runs a case and keeps its row, if there is time left for it."""
         left = self._end - time.monotonic()
         if left <= 0 or self._stopped.is_set():
-            return None
+            return
         device = self._devices.get()
         load = round(os.getloadavg()[0], 1)
         began = time.monotonic()
@@ -121,15 +101,11 @@ class _Processes:
             self._devices.put(device)
         is_over = answer is None and time.monotonic() >= self._end
         if self._stopped.is_set() or is_over:
-            return None
+            return
         seconds = time.monotonic() - began
         found = {"failure": f"no end within {self._given.limit:.0f} s"} if answer is None else answer
-        row = {"case": name, "seconds": round(seconds, 1), "load": load, "machine": self._machine, **found}
-        with self._lock:
-            if self._given.results:
-                _add(self._given.results, row)
-            print(f"{name}: {seconds:.0f} s {row.get('failure', '')}", file=sys.stderr, flush=True)
-        return row
+        self._file.add(name, {"seconds": round(seconds, 1), "load": load, "machine": self._machine, **found})
+        print(f"{name}: {seconds:.0f} s {found.get('failure', '')}", file=sys.stderr, flush=True)
 
     def _answer(self, name: str, limit: float, device: str | None) -> Row | None:
         """What the process of a case returns; None if it does not end."""

@@ -6,39 +6,43 @@ sample of all of it.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks.rows_file import RowsFile
 
 NAME, IS_DONE = "shard", "done"
 
 Line = Mapping[str, Any]
 
 
-def read(file: Path) -> dict[str, Line]:
-    """The last line of each shard, by its name; a line that was cut off does not count."""
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-    rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    return {row[NAME]: row for row in rows}
+class ShardsFile:
+    """The last line of each shard, by its name; all of one torch, on the CPU. Any thread may add one.
 
+    Args:
+        measures: False to read the lines of a file of any torch.
 
-def append(file: Path, name: str, result: Line, *, done: bool) -> None:
-    """Writes the line of a shard; one that is not done is begun anew by the next call of the benchmark."""
-    with file.open("a") as out:
-        out.write(json.dumps({NAME: name, IS_DONE: done, **result}) + "\n")
+    Raises:
+        SystemExit: the file holds lines of another torch or device.
+    """
 
+    def __init__(self, file: Path, *, measures: bool = True) -> None:
+        self._file = RowsFile(file, "cpu" if measures else None, NAME)
 
-def mend(file: Path) -> None:
-    """Ends a last line that was cut off, so that no other one is joined to it."""
-    if file.exists() and not (content := file.read_bytes()).endswith(b"\n") and content:
-        file.write_bytes(content[: content.rfind(b"\n") + 1])
+    @property
+    def lines(self) -> Mapping[str, Line]:
+        """The last line of each shard."""
+        return self._file.rows
 
+    def add(self, name: str, result: Line, *, done: bool) -> None:
+        """Keeps the line of a shard; one that is not done is begun anew by the next call of the benchmark."""
+        self._file.add(name, {IS_DONE: done, **result})
 
-def left(names: Iterable[str], file: Path) -> list[str]:
-    """The shards that are not done, in the order in which they are to be tried."""
-    finished = {name for name, row in read(file).items() if row[IS_DONE]}
-    shuffled = sorted(names)
-    random.Random(0).shuffle(shuffled)
-    return [name for name in shuffled if name not in finished]
+    def left(self, names: Iterable[str]) -> list[str]:
+        """The shards that are not done, in the order in which they are to be tried."""
+        finished = {name for name, row in self.lines.items() if row[IS_DONE]}
+        shuffled = sorted(names)
+        random.Random(0).shuffle(shuffled)
+        return [name for name in shuffled if name not in finished]

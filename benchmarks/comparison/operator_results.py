@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from benchmarks import markdown
+from benchmarks import markdown, rows_file
 from benchmarks.models.operator_samples import Target
+from benchmarks.rows_file import DEVICE, TORCH
 
 
 class Outcome(str, Enum):
@@ -70,25 +71,25 @@ class Row:
     result: Result
     torch: str = torch.__version__
 
-    def to_json(self) -> str:
-        return json.dumps({**asdict(self.result), "torch": self.torch, "target": asdict(self.target)})
+    @property
+    def data(self) -> dict[str, Any]:
+        """The row as a line of a file holds it."""
+        place = {TORCH: self.torch, DEVICE: self.target.device}
+        return {**asdict(self.result), **place, "target": asdict(self.target)}
 
     @classmethod
-    def from_json(cls, line: str) -> Row:
-        row = json.loads(line)
+    def of(cls, row: Mapping[str, Any]) -> Row:
+        """The row of a line."""
         result = Result(row["operator"], Outcome(row["outcome"]), row["said"])
-        return cls(Target(**row["target"]), result, row["torch"])
+        return cls(Target(**row["target"]), result, row[TORCH])
 
 
 class Rows:
-    """Results in a file, one a line, which grows as they come; a last line that was cut off does not count."""
+    """Results in a file, one a line, which grows as they come; those of each torch and device are kept apart."""
 
     def __init__(self, file: Path) -> None:
-        text = file.read_text() if file.exists() else ""
-        self._whole = text[: text.rfind("\n") + 1]
-        self._is_cut = self._whole != text
         self._file, self._lock = file, threading.Lock()
-        self.rows = [Row.from_json(line) for line in self._whole.splitlines()]
+        self.rows = [Row.of(row) for row in rows_file.lines(file)]
         mine = (row for row in self.rows if row.torch == torch.__version__)
         self._known = {self._key(row.target, row.result.operator) for row in mine}
 
@@ -101,11 +102,7 @@ class Rows:
         with self._lock:
             self.rows.append(row)
             self._known.add(self._key(row.target, row.result.operator))
-            if self._is_cut:
-                self._file.write_text(self._whole)
-                self._is_cut = False
-            with self._file.open("a") as file:
-                file.write(row.to_json() + "\n")
+            rows_file.append(self._file, row.data)
             if row.result.outcome is not Outcome.GOOD:
                 print(f"{row.target.label} {row.result.text}", file=sys.stderr, flush=True)
 

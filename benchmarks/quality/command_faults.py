@@ -38,7 +38,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import checkout, markdown, sharded
+from benchmarks import checkout, markdown
+from benchmarks.sharded import IS_DONE, Line, ShardsFile
 from tests.command_faults import commands
 from tests.command_faults.commands import CACHE, TEMPORARY, WORK, Fault, Worker
 
@@ -154,8 +155,8 @@ class Queue:
 class Bench:
     """Has workers try shards until there are none left, or no time."""
 
-    def __init__(self, results: Path, library: Path, template: Path, deadline: float) -> None:
-        self._results, self._library, self._template, self._deadline = results, library, template, deadline
+    def __init__(self, lines: ShardsFile, library: Path, template: Path, deadline: float) -> None:
+        self._lines, self._library, self._template, self._deadline = lines, library, template, deadline
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
         self._ended = threading.Event()
@@ -207,7 +208,7 @@ class Bench:
         result = {"command": shard.command.name, "fault": shard.fault, "points": count, "broken": broken}
         result |= {"seconds": round(time.time() - began, 1), "ended": not is_done and not self._ended.is_set()}
         with self._lock:
-            sharded.append(self._results, shard.name, result, done=is_done)
+            self._lines.add(shard.name, result, done=is_done)
             self._tried += count
             self._broken += len(broken)
             text = f"{time.time() - self._began:.0f} s: {shard.name}: {count} points in {result['seconds']} s"
@@ -236,26 +237,26 @@ def main() -> int:
     began = time.time()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
         results = arguments.results or Path(temporary) / "results.jsonl"
+        lines = ShardsFile(results, measures=not arguments.table)
         if not arguments.table:
             template = Path(temporary) / "template"
             make_template(template)
             library = commands.compile_library(Path(temporary))
-            sharded.mend(results)
             shards = {shard.name: shard for shard in _shards(arguments)}
-            left = [shards[name] for name in sharded.left(shards, results)[: arguments.shards]]
-            bench = Bench(results, library, template, began + 60 * arguments.minutes)
+            left = [shards[name] for name in lines.left(shards)[: arguments.shards]]
+            bench = Bench(lines, library, template, began + 60 * arguments.minutes)
             bench.run(Queue(left), arguments.jobs)
-        return _report(sharded.read(results))
+        return _report(lines.lines)
 
 
-def _report(lines: Mapping[str, sharded.Line]) -> int:
+def _report(lines: Mapping[str, Line]) -> int:
     counts: Counter[tuple[str, str]] = Counter()
     worse: Counter[str] = Counter()
     done: Counter[str] = Counter()
     for line in lines.values():
         counts[line["command"], line["fault"]] += line["points"]
         worse[line["command"]] += len(line["broken"])
-        done[line["command"]] += line[sharded.IS_DONE]
+        done[line["command"]] += line[IS_DONE]
     rows = [
         [
             f"`{command.name}`",

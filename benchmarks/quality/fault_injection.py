@@ -43,7 +43,8 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import abi
-from benchmarks import markdown, sharded
+from benchmarks import markdown
+from benchmarks.sharded import IS_DONE, Line, ShardsFile
 from tests import cut_journals
 from tests.runtime_shims import fault_injection
 from tests.runtime_shims.fault_injection import (
@@ -135,12 +136,13 @@ def main() -> int:
     parent = arguments.folder or (memory if memory.is_dir() else None)
     with tempfile.TemporaryDirectory(dir=parent) as temporary:
         results = arguments.results or Path(temporary) / "results.jsonl"
+        lines = ShardsFile(results, measures=not arguments.table)
         if not arguments.table:
-            _run(arguments, Path(temporary), results)
-        return _report(sharded.read(results))
+            _run(arguments, Path(temporary), lines)
+        return _report(lines.lines)
 
 
-def _run(arguments: argparse.Namespace, folder: Path, results: Path) -> None:
+def _run(arguments: argparse.Namespace, folder: Path, lines: ShardsFile) -> None:
     chosen = {
         shard.name: shard
         for setting in SETTINGS.values()
@@ -148,8 +150,7 @@ def _run(arguments: argparse.Namespace, folder: Path, results: Path) -> None:
         for shard in _shards(setting)
         if not arguments.columns or any(word in shard.column for word in arguments.columns)
     }
-    sharded.mend(results)
-    names = sharded.left(chosen, results)[: arguments.shards]
+    names = lines.left(chosen)[: arguments.shards]
     began = time.time()
     built = _build(folder, [chosen[name].setting for name in names])
     deadline = began + 60 * arguments.minutes
@@ -161,7 +162,7 @@ def _run(arguments: argparse.Namespace, folder: Path, results: Path) -> None:
             result = each.result()
             if result["seconds"] == 0:
                 continue  # there was no time for it
-            sharded.append(results, pending[each], result, done=not result["stopped"])
+            lines.add(pending[each], result, done=not result["stopped"])
             broken += len(result["broken"]) + len(result["journal"])
             if time.time() - said > PROGRESS:
                 said = time.time()
@@ -302,7 +303,12 @@ def _last_of_block(whole: Sequence[cut_journals.Part]) -> int:
     return max(part.end for part in whole if part.begin < whole[0].begin + abi.BLOCK_BYTES)
 
 
-def _report(lines: Mapping[str, sharded.Line]) -> int:
+def _comes_again(point: Mapping[str, Any]) -> bool:
+    """False if a broken point was right when it was tried again; older rows were not."""
+    return bool(point.get("again", True))
+
+
+def _report(lines: Mapping[str, Line]) -> int:
     counts: Counter[tuple[str, str]] = Counter()
     worse: Counter[str] = Counter()
     calls: Counter[str] = Counter()
@@ -322,10 +328,10 @@ def _report(lines: Mapping[str, sharded.Line]) -> int:
     )
     failed = [(name, line["stopped"]) for name, line in lines.items() if "\n" in line["stopped"]]
     expected = sum(1 for setting in SETTINGS.values() for _ in _shards(setting))
-    done = sum(1 for line in lines.values() if line[sharded.IS_DONE])
+    done = sum(1 for line in lines.values() if line[IS_DONE])
     used = sum(line["seconds"] for line in lines.values())
     cuts = calls[CUT]
-    once = sum(1 for line in lines.values() for point in line["broken"] if not point["again"])
+    once = sum(1 for line in lines.values() for point in line["broken"] if not _comes_again(point))
     print(
         f"{sum(calls.values()) - cuts} points and {cuts} cuts of journals, {sum(worse.values())} broken ({once} not "
         f"when tried again); {done} of {expected} shards, {len(failed)} failed; {used / 60:.1f} core-minutes"
@@ -338,7 +344,7 @@ def _report(lines: Mapping[str, sharded.Line]) -> int:
             print(point["error"], *(["and all that follow"] if point["lasts"] else []))
             for problem in point["problems"]:
                 print(f"  {problem}")
-            if not point["again"]:
+            if not _comes_again(point):
                 print("  not when it was tried again")
     for name, text in failed:
         print(f"\n{name}: {text}")

@@ -11,7 +11,6 @@ code 1: a verdict or an origin is not right.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import tempfile
@@ -22,7 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import markdown, sharded
+from benchmarks import markdown
+from benchmarks.rows_file import RowsFile
 from tests.corpus import cases, score
 from tests.corpus.score import Execute, Exported, Outcome
 
@@ -32,18 +32,17 @@ _OPEN = ("clean", "incomplete")
 
 def main() -> int:
     options = _options()
-    sharded.mend(options.results)
-    done = _read(options.results)
+    done = RowsFile(options.results, options.device)
     chosen = [case for case in cases.faults(options.device) if not options.only or case.name in options.only]
-    with tempfile.TemporaryDirectory(prefix="aoti-debug-followed-") as temporary, options.results.open("a") as file:
+    with tempfile.TemporaryDirectory(prefix="aoti-debug-followed-") as temporary:
         work = Path(temporary)
-        waiting = score.export([case for case in chosen if case.name not in done], options.device, work / "models")
+        waiting = score.export([case for case in chosen if case.name not in done.rows], options.device, work / "models")
         with ThreadPoolExecutor(options.jobs) as pool:
-            for row in pool.map(lambda of: _row(of, work / "triages" / of.case.name), list(waiting)):
-                done[row["case"]] = row
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-    rows = [done[case.name] for case in chosen]
+            for name, row in pool.map(
+                lambda of: (of.case.name, _row(of, work / "triages" / of.case.name)), list(waiting)
+            ):
+                done.add(name, row)
+    rows = [done.rows[case.name] for case in chosen]
     markdown.table(
         ("case", "kind", "commands", "seconds", "wrong"),
         [(r["case"], r["kind"], str(r["commands"]), f"{r['seconds']:.0f}", "; ".join(r["wrong"])) for r in rows],
@@ -63,11 +62,6 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _read(file: Path) -> dict[str, dict[str, Any]]:
-    lines = file.read_text().splitlines() if file.exists() else []
-    return {row["case"]: row for row in map(json.loads, lines)}
-
-
 def _row(of: Exported, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True)
     outcome, commands = follow(of, folder, score.in_a_process)
@@ -76,7 +70,6 @@ def _row(of: Exported, folder: Path) -> dict[str, Any]:
     wrong = [*judgement.verdict, *judgement.origin]
     print(f"{of.case.name}: {kind}, {commands} commands {'; '.join(wrong)}", file=sys.stderr, flush=True)
     return {
-        "case": of.case.name,
         "kind": kind,
         "commands": commands,
         "seconds": outcome.seconds,

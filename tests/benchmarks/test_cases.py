@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import cases, checkout
+from benchmarks import checkout
 
 BENCHMARK = """
 import argparse, os, sys, time
@@ -71,8 +71,12 @@ def test_without_time_nothing_is_begun(called: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_the_last_row_of_a_case_counts(tmp_path: Path) -> None:
+def test_rows_of_another_device_are_refused(called: Any, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    file.write_text('{"case": "a", "n": 1}\n{"case": "a", "n": 2}\n')
-    assert cases.read(file)["a"]["n"] == 2
-    assert cases.read(tmp_path / "none.jsonl") == {}
+    file.write_text(json.dumps({"case": "dies", "letters": 99, "torch": "2.0", "device": "cuda"}) + "\n")
+    assert called("dies", "--table") == ["dies 99 None None"]
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        called("dies", "one")
+    assert (refused.value.returncode, refused.value.stdout) == (2, "")
+    assert "torch 2.0, cuda" in refused.value.stderr
+    assert len(file.read_text().splitlines()) == 1

@@ -266,7 +266,7 @@ def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
     if worst is None:
         return [
             f"DIFFERS {row.launch.id} {row.launch.kernel}",
-            f"  because  {row.reason}: its machine code, or the tool that ran its source, is wrong",
+            f"  because  {row.reason}: its machine code, or the tool that ran its source, may be wrong",
             f"  repro    {comparison.repro}",
             f"  next     {_next(comparison, row)}",
         ]

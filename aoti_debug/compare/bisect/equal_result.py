@@ -23,8 +23,9 @@ _SWITCH = "switch"
 _ROUNDING = "rounding"
 _KINDS = {
     _BUG: "a bug may be the cause: in the baseline, {wrong}; aoti-debug triage looks into it",
-    _SWITCH: "a switch: no launch is wrong, and settings alone make it equal",
-    _ROUNDING: "rounding: no launch is wrong; operators that Inductor computes otherwise round otherwise",
+    _SWITCH: "a switch: no launch that was compared is wrong, and settings alone make it equal",
+    _ROUNDING: "rounding, likely: no launch that was compared is wrong; operators that Inductor computes otherwise may "
+    "round otherwise",
 }
 
 
@@ -171,7 +172,7 @@ def _found(found: EqualSearch, builds: str) -> Iterator[str]:
 
 def _healed(step: EqualStep) -> str:
     if not step.heals:
-        return "no launch: the graph that kernels are generated from differs before them"
+        return "no launch: the graph that kernels are generated from may differ"
     names = [launch_text(launch) for launch in step.heals]
     return wording.join_truncated(names, _MAX_LAUNCHES)
 

@@ -30,7 +30,9 @@ def bisection_lines(found: Bisection) -> list[str]:
     ]
     if by_rounding := [suspect for suspect in found.suspects if not suspect.is_culprit]:
         names = wording.join_truncated([suspect.launch.id for suspect in by_rounding], 6)
-        lines.append(f"{wording.pluralize(len(by_rounding), 'launch')} with others, which rounding explains: {names}")
+        lines.append(
+            f"{wording.pluralize(len(by_rounding), 'launch')} with others, which rounding suffices to explain: {names}"
+        )
     lines.append("")
     for suspect in culprits[:_MAX_CULPRITS]:
         lines += _culprit(suspect)
@@ -121,7 +123,8 @@ def _conclusion(found: Bisection) -> str:
         where = first if first == last else f"one of {first} to {last}"
         if not found.culprits:
             return f"FOUND {where}, by halves: with all results up to it replaced, the outputs are right"
-        return f"NOT RECOVERED with {culprits} replaced: {where} is to blame as well"
+        right = f"with all results up to {last} replaced, the outputs are right"
+        return f"NOT RECOVERED with {culprits} replaced; {right}: {where} may be to blame as well"
     if found.culprits:
         if not found.outputs.before:
             return f"FOUND {culprits}: the outputs cannot be compared"
@@ -131,7 +134,7 @@ def _conclusion(found: Bisection) -> str:
         word = "PROVED" if recovery is Recovery.RECOVERED else "NOT PROVED"
         return f"{word} with the results of {culprits} replaced, the outputs {recovery.value}"
     if found.is_clean:
-        return "ROUNDING ONLY" if found.suspects else "SAME"
+        return "WITHIN ROUNDING" if found.suspects else "SAME"
     return "NOT FOUND: the outputs differ, and no launch writes something else from the same inputs"
 
 
@@ -149,11 +152,11 @@ def settings_lines(found: SettingsBisection) -> list[str]:
     if found.trials[0].is_right:
         return [*lines, f"NOTHING WRONG in the baseline; {builds}"]
     if not found.changes:
-        return [*lines, f"NOT FOUND: no setting, pass, lowering or decomposition fixes it; {builds}"]
+        return [*lines, f"NOT FOUND: no setting, pass, lowering or decomposition that was tried fixes it; {builds}"]
     first, *others = found.lines
     return [
         *lines,
         f"FIXED by  {first}",
         *(f"          {line}" for line in others),
-        f"  cause   {found.cause}; {builds}",
+        f"  what    {found.cause}; {builds}",
     ]

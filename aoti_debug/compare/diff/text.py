@@ -40,10 +40,10 @@ OUTCOMES = {
 }
 
 CAUSES = {
-    DiffCause.ROUNDING: "rounding: from the same inputs, both are within what it explains",
-    DiffCause.TIES: "ties: elements that are equal, or that rounding decides",
-    DiffCause.ILL_CONDITIONED: "ill-conditioned: both are within what rounding explains, which is much here",
-    DiffCause.CONSEQUENCE: "a consequence: each is within what rounding explains from what it read",
+    DiffCause.ROUNDING: "rounding suffices: from the same inputs, both are within what it explains",
+    DiffCause.TIES: "ties, maybe: elements that are equal, or that rounding decides",
+    DiffCause.ILL_CONDITIONED: "rounding suffices: both are within what it explains, much as that is (ill-conditioned)",
+    DiffCause.CONSEQUENCE: "a consequence, maybe: each is within what rounding explains from what it read",
     DiffCause.WRONG: "wrong: rounding does not explain it",
     DiffCause.UNKNOWN: "not known",
 }
@@ -250,7 +250,7 @@ def _launch(item: LaunchDifference) -> Iterator[str]:
         if errors := errors_text(tensor):
             yield f"  errors   {errors}"
     if item.explanation is not None:
-        yield f"  cause    {explanation_text(item.explanation)}"
+        yield f"  why      {explanation_text(item.explanation)}"
     for note in item.notes:
         yield f"  note     {note}"
 
@@ -266,7 +266,7 @@ def errors_text(difference: TensorDifference) -> str:
 
 
 def explanation_text(explanation: DiffExplanation) -> str:
-    """The cause of a difference in a sentence: "b is wrong: 3 of 64 elements of buf1"."""
+    """What is known of the cause of a difference, in a sentence: "b is wrong: 3 of 64 elements of buf1"."""
     if explanation.cause is DiffCause.WRONG:
         sides = " and ".join(explanation.wrong)
         return f"{sides} {'is' if len(explanation.wrong) == 1 else 'are'} wrong: {explanation.reason}"
@@ -337,11 +337,11 @@ def verdict(diff: Diff) -> str:
 
 
 def _rounding(diff: Diff) -> str:
-    """ "; rounding explains it", "; rounding does not explain 0.7, 0.16"; "" if neither is known."""
+    """ "; rounding suffices to explain it", "; rounding does not explain 0.7, 0.16"; "" if neither is known."""
     wrong = [item.launch.id for item in diff.unexplained if item.explanation and item.explanation.wrong]
     if wrong:
         return f"; rounding does not explain {wording.join_truncated(wrong, 4)}"
-    return "; rounding explains it" if diff.is_rounding and not diff.unpaired_outputs else ""
+    return "; rounding suffices to explain it" if diff.is_rounding and not diff.unpaired_outputs else ""
 
 
 def explanation_lines(diff: Diff, most: int = MAX_LISTED, shown: Set[str] = frozenset()) -> list[str]:
@@ -351,10 +351,14 @@ def explanation_lines(diff: Diff, most: int = MAX_LISTED, shown: Set[str] = froz
         shown: launches of which more has been said.
     """
     if not diff.is_explained:
-        return [f"not known if rounding explains it: {diff.unexplained_reason}"] if diff.unexplained_reason else []
+        return (
+            [f"not known if rounding suffices to explain it: {diff.unexplained_reason}"]
+            if diff.unexplained_reason
+            else []
+        )
     unexplained = diff.unexplained
     explained = len(diff.launches) - len(unexplained)
-    lines = [f"rounding explains {explained} of {wording.pluralize(len(diff.launches), 'difference')}"]
+    lines = [f"rounding suffices to explain {explained} of {wording.pluralize(len(diff.launches), 'difference')}"]
     for item in unexplained[:most]:
         assert item.explanation is not None
         why = "see above" if item.launch.id in shown else explanation_text(item.explanation)

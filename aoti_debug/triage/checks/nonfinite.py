@@ -171,7 +171,7 @@ def _without_refuted(investigation: Investigation, trials: OriginTrials, folder:
         return None
     finding = nonfinite.finding_of(rest.diagnosed.dataflow, found)
     values = wording.comma_separated([values_text(replacement.held) for replacement in replaced])
-    note = f"all this was seen with finite numbers in the place of {values}: what is not finite there is not the cause"
+    note = f"all this was seen with finite numbers in the place of {values}, too"
     return Suspicion(
         replace(finding, evidence=(*finding.evidence, note)), rest.diagnosed, needed=search.needed, saved=saved
     )

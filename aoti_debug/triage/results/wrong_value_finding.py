@@ -147,7 +147,7 @@ def _state(comparison: Comparison) -> Finding:
     outputs = tuple(map(output_text, comparison.faulty_outputs))
     others = [*others, *outputs]
     if row is not None and row.verdict in _AS_ITS_GRAPH and row.compared_bytes == row.bytes:
-        right = f"{writer} computed what its graph says: the graph is wrong already, or the value is lost after it"
+        right = f"{writer} computed what its graph says: the graph may be wrong already, or the value lost after it"
         return Finding(WRONG_VALUE, first, evidence=(right, *others))
     launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
     where = None if launch is None else place_of(launch)

@@ -277,9 +277,8 @@ def sum_lines(profile: ModelProfile) -> list[str]:
     width = max(len(name) for name, _, _ in rows)
     lines = [f"{name:<{width}}  {wording.duration(seconds):>10}  {note}" for name, seconds, note in rows]
     if abs(profile.sum_to_wall - 1) > _STEADY:
-        lines.append(
-            f"note: the {one}s differ: single launches took longer than their median; an idle machine measures better"
-        )
+        longer = "single launches took longer than their median"
+        lines.append(f"note: the {one}s differ: {longer}; an idle machine may measure better")
     return lines
 
 

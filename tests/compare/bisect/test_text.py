@@ -52,10 +52,17 @@ def found(
     [
         ((WRONG, RIGHT), (1,), (), 0, "PROVED with the results of 0.1 replaced, the outputs match again"),
         ((WRONG, WRONG), (0,), (), 0, "NOT PROVED with the results of 0.0 replaced, the outputs still do not match"),
-        ((WRONG, WRONG), (0,), (), 2, "NOT RECOVERED with 0.0 replaced: one of 0.0 to 0.1 is to blame as well"),
+        (
+            (WRONG, WRONG),
+            (0,),
+            (),
+            2,
+            "NOT RECOVERED with 0.0 replaced; with all results up to 0.1 replaced, the outputs are right: one of 0.0 "
+            "to 0.1 may be to blame as well",
+        ),
         ((WRONG, WRONG), (), (), 1, f"FOUND 0.0, {HALVES}"),
         ((RIGHT, RIGHT), (1,), (), 0, f"FOUND 0.1: {ALL_THE_SAME}"),
-        ((RIGHT, RIGHT), (), (1,), 0, "ROUNDING ONLY"),
+        ((RIGHT, RIGHT), (), (1,), 0, "WITHIN ROUNDING"),
         ((RIGHT, RIGHT), (), (), 0, "SAME"),
         ((WRONG, WRONG), (), (), 0, f"NOT FOUND: {NOTHING}"),
     ],
@@ -77,14 +84,14 @@ def test_the_conclusion(
     assert [suspect["launch"] for suspect in document["suspects"] if suspect["is_culprit"]] == [
         f"0.{number}" for number in culprits
     ]
-    assert bisection.is_clean is (last.startswith(("SAME", "ROUNDING")))
+    assert bisection.is_clean is (last.startswith(("SAME", "WITHIN ROUNDING")))
 
 
 def test_launches_that_differ_by_rounding_are_counted(tmp_path: Path) -> None:
     lines = bisection_lines(found(tmp_path, Outputs((RIGHT,), (RIGHT,)), rounding=(0, 2)))
     assert lines[:2] == [
         "3 launches paired launch by launch, 1 with the same results from the same inputs",
-        "2 launches with others, which rounding explains: 0.0, 0.2",
+        "2 launches with others, which rounding suffices to explain: 0.0, 0.2",
     ]
 
 
@@ -107,5 +114,5 @@ def test_earlier_builds_and_the_change_that_fixes() -> None:
         "",
         "FIXED by  --inductor-config disabled_passes=c",
         "          --inductor-config b=1",
-        "  cause   the vector width, the pass c; 3 builds",
+        "  what    the vector width, the pass c; 3 builds",
     ]

@@ -54,9 +54,9 @@ def test_rounding_and_its_consequences(tmp_path: Path) -> None:
     assert found.is_rounding
     assert found.launches[0].tensors[0].nearer == "a"
     lines = diff_lines(found)
-    assert lines[-1] == "DIFFERENT from 0.3 cpp_fused_add_3 on; rounding explains it"
-    assert "  cause    rounding: from the same inputs, both are within what it explains" in lines
-    assert "rounding explains 3 of 3 differences" in lines
+    assert lines[-1] == "DIFFERENT from 0.3 cpp_fused_add_3 on; rounding suffices to explain it"
+    assert "  why      rounding suffices: from the same inputs, both are within what it explains" in lines
+    assert "rounding suffices to explain 3 of 3 differences" in lines
     assert Budget((TensorBudget(rounding=True),)).excesses(found) == ()
     assert len(Budget((TensorBudget(rounding=True, atol=0.0),)).excesses(found)) == 3
 
@@ -146,7 +146,7 @@ def test_the_document_and_the_page(tmp_path: Path) -> None:
     assert data["differences"][0]["tensors"][0]["errors"]["b"]["absolute"] == 0
     page = diff_page(found)
     assert "<dt>cause</dt><dd>a is wrong: 0.0 cpp_fused_add_0 before it: 4 of 4 elements of buf0</dd>" in page
-    assert "rounding explains 1 of 2 differences" in page
+    assert "rounding suffices to explain 1 of 2 differences" in page
 
 
 def test_without_the_reference(tmp_path: Path) -> None:
@@ -162,7 +162,9 @@ def test_runs_that_do_not_tell(tmp_path: Path) -> None:
     found = explained(a, b)
     assert found.is_rounding is None
     assert found.unexplained_reason.startswith("the package of run ")
-    assert any(line.startswith("not known if rounding explains it: the package") for line in diff_lines(found))
+    assert any(
+        line.startswith("not known if rounding suffices to explain it: the package") for line in diff_lines(found)
+    )
     (excess, *_) = Budget((TensorBudget(rounding=True),)).excesses(found)
     assert excess == "0.1 cpp_fused_add_1 buf1: rounding: it is not known if rounding explains it"
     assert explained(a, a).unexplained_reason == ""

@@ -79,3 +79,9 @@ def overlap_remark(manifest: Manifest) -> str:
     kernels = pluralize(count, "kernel")
     why = "while launches are recorded they may not, and a race between the two may not show"
     return f"{kernels} may begin before the one before ends; {why}" if count else ""
+
+
+def writes_shared_memory(manifest: Manifest) -> bool:
+    """True if a launch writes to a weight or a state, which all calls of a package share."""
+    shared = {constant.name for constant in manifest.constants}
+    return any(arg.written and (arg.base or arg.name) in shared for site in manifest.sites for arg in site.args)

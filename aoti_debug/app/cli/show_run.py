@@ -218,13 +218,13 @@ def _print_launches(selection: Selection, asked: ShowOptions) -> None:
 
 def _print_races(run: RunDir, columns: int) -> None:
     """Prints the races of host threads: launches that were passed the same bytes, one writing, in no order."""
-    from aoti_debug.compare.bisect.threads_text import race_lines  # the table of a run does without it
+    from aoti_debug.compare.bisect.threads_text import race_lines, unsearched  # the table of a run does without it
     from aoti_debug.compare.diff import thread_races
 
     races = thread_races.find(run)
     threads = len({call.thread for call in run.timeline.calls})
     calls = wording.pluralize(len(run.timeline.calls), "call")
-    looked = len(run.launches) - thread_races.unsearched(run)
+    looked = len(run.launches) - unsearched(run)
     begun = f"{wording.pluralize(looked, 'launch')} in {calls} of {wording.pluralize(threads, 'thread')}"
     none = [] if races else [f"no race of threads was seen: {begun}"]
     lines = [*none, *race_lines(races, run)]

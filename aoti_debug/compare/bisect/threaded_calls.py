@@ -16,6 +16,7 @@ from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.pair_launches import launches_by_call
 from aoti_debug.compare.diff.repeated_calls import CallPairs, FirstDifference
 from aoti_debug.compare.diff.thread_races import ThreadRace
+from aoti_debug.package.launch_traits import writes_shared_memory
 from aoti_debug.package.recording.levels import WITH_HASHES
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, Shown
@@ -322,9 +323,7 @@ def _is_racing(races: Sequence[ThreadRace]) -> bool:
 
 def _with_races(alone: ThreadedCalls, session: ThreadSession, way: Way) -> ThreadedCalls:
     """The races of calls that cannot be compared, if they write to what they share."""
-    if session.alone.run.state is not ExitKind.CLEAN or not thread_races.writes_shared_memory(
-        session.alone.run.manifest
-    ):
+    if session.alone.run.state is not ExitKind.CLEAN or not writes_shared_memory(session.alone.run.manifest):
         return alone
     together = session.called_as(way)
     return replace(alone, together=together, way=way, races=thread_races.find(together.run))

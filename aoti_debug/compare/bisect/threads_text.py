@@ -72,7 +72,7 @@ def threads_document(called: ThreadedCalls) -> dict[str, Any]:
 
 def races_document(races: Sequence[ThreadRace], run: RunDir) -> dict[str, Any]:
     """Races of host threads, and how many launches of their run were not looked at, as JSON data."""
-    return {"races": [_race(race) for race in races], "races_unsearched": thread_races.unsearched(run)}
+    return {"races": [_race(race) for race in races], "races_unsearched": unsearched(run)}
 
 
 def _race(race: ThreadRace) -> dict[str, Any]:
@@ -115,9 +115,16 @@ def race_lines(races: Sequence[ThreadRace], run: RunDir) -> list[str]:
     return [*lines, f"note: {unsearched}"] if unsearched else lines
 
 
+def unsearched(run: RunDir) -> int:
+    """The launches of a run that are not looked at for races: those behind the first `thread_races.MOST_LAUNCHES`."""
+    if len({call.thread for call in run.timeline.calls}) < 2:
+        return 0
+    return max(0, len(run.launches) - thread_races.MOST_LAUNCHES)
+
+
 def unsearched_launches(run: RunDir) -> str:
     """Says how many launches of a run were not looked at for races; "" if all were."""
-    count = thread_races.unsearched(run)
+    count = unsearched(run)
     if not count:
         return ""
     looked_at = f"the first {thread_races.MOST_LAUNCHES} of {len(run.launches)} launches"

@@ -22,7 +22,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.pairs import RecordedTensor
 from aoti_debug.instrument.wrapper.model_variables import Elements, overlap
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.package.manifest import Form, Kind, Manifest, Role, Site
+from aoti_debug.package.manifest import Form, Kind, Role, Site
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir import threads_json
@@ -170,19 +170,6 @@ def find(run: RunDir) -> tuple[ThreadRace, ...]:
             races[key] = race
     found = [replace(race, calls=len(seen[key, _rank(race)])) for key, race in races.items()]
     return tuple(sorted(found, key=lambda race: (bool(race.doubt), race.first.launch.begin_ns)))
-
-
-def unsearched(run: RunDir) -> int:
-    """The launches of a run that `find` does not look at: those behind the first `MOST_LAUNCHES`."""
-    if len({call.thread for call in run.timeline.calls}) < 2:
-        return 0
-    return max(0, len(run.launches) - MOST_LAUNCHES)
-
-
-def writes_shared_memory(manifest: Manifest) -> bool:
-    """True if a launch writes to a weight or a state, which all calls of a package share."""
-    shared = {constant.name for constant in manifest.constants}
-    return any(arg.written and (arg.base or arg.name) in shared for site in manifest.sites for arg in site.args)
 
 
 def _rank(race: ThreadRace) -> tuple[bool, int]:

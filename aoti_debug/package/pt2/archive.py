@@ -23,6 +23,7 @@ from typing import IO
 
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import exhaustion
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.package import manifest
 
@@ -126,6 +127,14 @@ _WRAPPER_CLASS = b"AOTInductorModel"  # the class that every wrapper defines
 SIGNATURE_MEMBER = "aoti_debug_signature.json"
 
 
+def unreadable(what: str, error: Exception) -> ArtifactError:
+    """The error that an archive, or a member of one, is damaged; or in the system's words, why it cannot be read."""
+    refused = exhaustion.refusal(error)
+    if refused is None:
+        return ArtifactError(f"{what} is damaged: {error}", hint="copy or build it again")
+    return ArtifactError(f"{what} cannot be read: {exhaustion.system_text(refused)}", hint=exhaustion.advice(refused))
+
+
 class ArtifactKind(str, Enum):
     """The kinds of `.pt2` archives; the values are their names in messages."""
 
@@ -155,7 +164,7 @@ class Artifact:
         """Returns the bytes of a member.
 
         Raises:
-            ArtifactError: the member is missing or damaged.
+            ArtifactError: the member is missing or damaged, or the system refuses to read it.
         """
         try:
             with zipfile.ZipFile(self.path) as archive:
@@ -163,9 +172,7 @@ class Artifact:
         except KeyError as error:
             raise ArtifactError(f"{self.path} has no {member}", hint="build the package again") from error
         except (*DAMAGED, OSError) as error:
-            raise ArtifactError(
-                f"{member} in {self.path} is damaged: {error}", hint="copy or build it again"
-            ) from error
+            raise unreadable(f"{member} in {self.path}", error) from error
 
     def has_source(self, model: str) -> bool:
         """True if a compiled package holds the source of a model's wrapper; a stripped one has an empty file there."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.native.elf import Library
 from aoti_debug.package.pt2 import extract
-from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, KERNEL_BINARIES, Artifact
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, KERNEL_BINARIES, Artifact, unreadable
 from aoti_debug.package.weights_file import KernelMatch
 
 ORIGINAL = ".original"  # suffix of the library that an instrumented package takes its kernels from
@@ -99,7 +99,7 @@ def _hash_member(package: Artifact, member: str) -> Mapping[str, str]:
             file.flush()
             return hash_library(Path(file.name))
     except (*DAMAGED, OSError) as error:
-        raise ArtifactError(f"{member} in {package.path} is damaged: {error}", hint="copy or build it again") from error
+        raise unreadable(f"{member} in {package.path}", error) from error
 
 
 def _sha256(data: bytes) -> str:

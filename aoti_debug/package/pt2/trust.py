@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
+from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.machine import cache, user_directories
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import package_places
-from aoti_debug.package.pt2.archive import DAMAGED, Artifact, ArtifactKind, printable
+from aoti_debug.package.pt2.archive import DAMAGED, Artifact, ArtifactKind, printable, unreadable
 
 _ORIGIN = "user.xdg.origin.url"  # an attribute that browsers, wget and curl set on what they download
 _FOLDER = "made_here"
@@ -204,9 +204,7 @@ def _content_hash(package: Artifact) -> str:
                 name = member.encode("utf-8", "surrogateescape")
                 digest.update(len(name).to_bytes(8, "little") + name + content.digest())
     except (*DAMAGED, OSError, KeyError) as error:
-        raise ArtifactError(
-            f"{printable(member)} in {package.path} is damaged: {error}", hint="copy or build it again"
-        ) from error
+        raise unreadable(f"{printable(member)} in {package.path}", error) from error
     return digest.hexdigest()
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.abi import Variable
-from aoti_debug.base.errors import ArtifactError, TargetError
+from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.files import free_space
 from aoti_debug.package import weights_file
 from aoti_debug.package.manifest import Form, Manifest
-from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, INPUTS_MEMBER
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, INPUTS_MEMBER, unreadable
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.package.weights_file import LARGE, REFERRED
 
@@ -194,4 +194,4 @@ def _sizes(package: Path) -> dict[str, int]:
         with zipfile.ZipFile(package) as archive:
             return {info.filename.partition("/")[2]: info.file_size for info in archive.infolist()}
     except (*DAMAGED, OSError) as error:
-        raise ArtifactError(f"{package} is damaged: {error}", hint="copy or build it again") from error
+        raise unreadable(str(package), error) from error

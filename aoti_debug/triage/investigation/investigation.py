@@ -12,7 +12,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
-from aoti_debug.compare.diff.thread_races import writes_shared_memory
+from aoti_debug.package.launch_traits import writes_shared_memory
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import UNFINISHED, Finding, FindingKind

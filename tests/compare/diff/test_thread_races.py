@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.compare.bisect.threads_text import race_lines, races_document
+from aoti_debug.compare.bisect.threads_text import race_lines, races_document, unsearched
 from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.thread_races import Meanwhile, ThreadRace
 from aoti_debug.package.manifest import Arg, Constant, Form, Kind, Manifest, Role
@@ -276,4 +276,4 @@ def test_a_run_of_one_thread_has_no_race_that_was_not_looked_for(
 ) -> None:
     monkeypatch.setattr(thread_races, "MOST_LAUNCHES", 1)
     run = recorded(tmp_path, Step(0, 10, 20, written()), Step(0, 25, 35, read("buf3")))
-    assert thread_races.unsearched(run) == 0
+    assert unsearched(run) == 0

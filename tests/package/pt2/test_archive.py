@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import errno
+import os
 import stat
 import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -319,6 +321,19 @@ def test_reading_a_member(tmp_path: Path) -> None:
     assert artifact.read("byteorder") == b"little"
     with pytest.raises(ArtifactError, match="has no nothing"):
         artifact.read("nothing")
+
+
+def test_a_member_that_the_system_does_not_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    package = archive.inspect(archives.write(tmp_path / "x.pt2", archives.PROGRAM))
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", fail)
+    with pytest.raises(ArtifactError, match=r"byteorder in .* cannot be read: Input/output error$") as caught:
+        package.read("byteorder")
+    assert caught.value.hint.startswith("the file system reports an error")
 
 
 def test_a_member_with_flipped_bytes_is_damaged(tmp_path: Path) -> None:

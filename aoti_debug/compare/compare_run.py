@@ -184,7 +184,7 @@ def compare_run(
         alteration=None if evaluated.altered is None else alteration_of(evaluated.altered, reference),
         outputs_missing=_outputs_missing(scope.outputs, evaluated),
         refusal=evaluated.refusal,
-        refusal_line=_line_of(evaluated.refusal, reference),
+        refusal_line=line_of_refusal(evaluated.refusal, reference),
         program="" if scope.exported is None else str(scope.exported.absolute()),
         undefined=tuple(_undefined(evaluated, reference)),
         inexact=tuple(_inexact(evaluated, reference)),
@@ -212,7 +212,8 @@ def _outputs_missing(returned: Path | None, evaluated: EvaluatedRun) -> str:
     return f"what the model returns ({why})"
 
 
-def _line_of(refusal: Refusal | None, reference: Reference) -> ModelLine | None:
+def line_of_refusal(refusal: Refusal | None, reference: Reference) -> ModelLine | None:
+    """The model line of the operator that raises in eager; None where none does, or it is not known."""
     exported = reference.of_exported
     if refusal is None or exported is None or refusal.node not in exported.graphs[0].by_name:
         return None

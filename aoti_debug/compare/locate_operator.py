@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.compare_run import Scope, reference_of, request_for
-from aoti_debug.compare.protocol.bad_elements import BadOperand, Made, Operand, Origin, TracedElement
-from aoti_debug.compare.regions.regions import fault_region, find_region
+from aoti_debug.compare.compare_run import Scope, line_of_refusal, reference_of, request_for
+from aoti_debug.compare.protocol.bad_elements import BadOperand, Made, Operand, Origin, Refusal, TracedElement
+from aoti_debug.compare.regions.programs import exported_run
+from aoti_debug.compare.regions.regions import fault_region, find_region, find_regions
 from aoti_debug.compare.run_worker import evaluate
 from aoti_debug.package.manifest import Manifest, ModelLine
 from aoti_debug.package.reference.node_text import place_in_subgraph
@@ -116,6 +117,47 @@ def trace_fault(run: RunDir, launch: Launch, scope: Scope, folder: Path) -> Loca
     name = "" if source is None else model_input(run.manifest, reference, graph, source, launch.loops)
     bad = of_bad_operand(bad, names_in(run.manifest, reference, graph, launch.loops))
     return LocatedOperand(bad, reference.line(node), computed, place_in_subgraph(graph, node, launch.loops), name)
+
+
+@dataclass(frozen=True)
+class CallInEager:
+    """The calls of a run, made by the exported program in eager.
+
+    Attributes:
+        refusal: why it raises an exception; None if it does not.
+        line: of the operator that does; None if that is not known.
+    """
+
+    refusal: Refusal | None
+    line: ModelLine | None = None
+
+    @property
+    def operator(self) -> str:
+        """The operator that raises, "aten._assert_scalar.default", or the exception; what is said where none does."""
+        refusal = self.refusal
+        return "eager raises nothing" if refusal is None else refusal.operator or refusal.error
+
+
+def called_in_eager(run: RunDir, scope: Scope, folder: Path) -> CallInEager | None:
+    """Calls the exported program in eager as the model was called; None where that cannot be done.
+
+    Args:
+        run: which may have failed; its inputs are known.
+        folder: for the request and the output of the process that evaluates the graph.
+
+    Raises:
+        ArtifactError: the package holds no reference.
+        TargetError: the program cannot be evaluated.
+        RunDirError: the run's package was not found, or is another one.
+    """
+    reference, package = reference_of(run)
+    calls = exported_run(run, reference, find_regions(run, reference), returned=None)
+    if calls is None:
+        return None
+    evaluated = evaluate(replace(request_for(run, package, scope, ()), exported_run=calls), folder, lambda _: None)
+    if evaluated.refusal is not None:
+        return CallInEager(evaluated.refusal, line_of_refusal(evaluated.refusal, reference))
+    return None if evaluated.states_failure or evaluated.program_failure else CallInEager(None)
 
 
 _CONDITION, _LOOP = "higher_order.cond", "higher_order.while_loop"

@@ -14,7 +14,7 @@ from aoti_debug.compare.comparison import Beginning, Comparison, UndefinedOperat
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact, rounding_in
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.precision_setting import PRECISION
-from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement
+from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
 from aoti_debug.compare.text import comparison_lines, output_text, short
 from aoti_debug.package.manifest import ModelLine, Role
@@ -96,18 +96,31 @@ def refused(comparison: Comparison) -> Finding:
     refusal = comparison.refusal
     assert refusal is not None
     line = comparison.refusal_line
-    where = Place(operator=refusal.operator, frame=line) if refusal.operator else None
-    call = f" in call {refusal.call}" if refusal.call else ""
-    evidence = [] if refusal.bad is None else [_bad_text(refusal.bad, line)]
-    if refusal.bad is not None and refusal.inputs and refusal.inputs[0].name != refusal.bad.name:
-        evidence.append(f"it was computed from {', '.join(map(_element_text, refusal.inputs))}")
-    evidence.append(f"the exported program, called in eager with the inputs of this run, raises {refusal.error}{call}")
-    evidence.append(
-        f"the package computed with them: {wording.pluralize(len(comparison.run.launches), 'launch')}, no fault"
-    )
+    launches = wording.pluralize(len(comparison.run.launches), "launch")
+    evidence = (*refusal_sentences(refusal, line), f"the package computed with them: {launches}, no fault")
+    where, origin = refused_place(refusal, line), refused_origin(refusal)
+    return Finding(REFUSED, refusal.words, where, evidence=evidence, origin=origin)
+
+
+def refused_place(refusal: Refusal, line: ModelLine | None) -> Place | None:
+    """The operator that refuses its operands; None where it is not known."""
+    return Place(operator=refusal.operator, frame=line) if refusal.operator else None
+
+
+def refused_origin(refusal: Refusal) -> Place | None:
+    """The element of an input that an operator refuses; None where there are several, or it is not known."""
     only = refusal.inputs[0] if len(refusal.inputs) == 1 else None
-    origin = None if only is None else Place(input=only.name, element=only.number)
-    return Finding(REFUSED, refusal.words, where, evidence=tuple(evidence), origin=origin)
+    return None if only is None else Place(input=only.name, element=only.number)
+
+
+def refusal_sentences(refusal: Refusal, line: ModelLine | None) -> tuple[str, ...]:
+    """The sentences about what eager was seen to refuse."""
+    call = f" in call {refusal.call}" if refusal.call else ""
+    sentences = [] if refusal.bad is None else [_bad_text(refusal.bad, line)]
+    if refusal.bad is not None and refusal.inputs and refusal.inputs[0].name != refusal.bad.name:
+        sentences.append(f"it was computed from {', '.join(map(_element_text, refusal.inputs))}")
+    said = f"the exported program, called in eager with the inputs of this run, raises {refusal.error}{call}"
+    return (*sentences, said)
 
 
 def differs(comparison: Comparison) -> Finding:

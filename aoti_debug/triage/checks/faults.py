@@ -11,7 +11,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import NoteCode, Phase, SaveStatus
 from aoti_debug.base.errors import TargetError, ToolchainError
 from aoti_debug.base.machine.compiler import find_program
-from aoti_debug.compare.locate_operator import LocatedOperand, trace_fault
+from aoti_debug.compare.locate_operator import LocatedOperand, called_in_eager, trace_fault
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.repro.repro import missing_inputs
 from aoti_debug.runs.diagnosis.diagnose import DEATHS
@@ -29,7 +29,7 @@ from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import gpu_core
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
-from aoti_debug.triage.investigation.graph_trace import with_graph, with_operand
+from aoti_debug.triage.investigation.graph_trace import with_eager_call, with_graph, with_operand
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion, deeper
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
 from aoti_debug.triage.memory_errors import overruns, uninitialised
@@ -118,7 +118,8 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
     """Replays the launch alone, exactly, with bounds checks and under a sanitizer, and explains the access."""
     launch = suspicion.launch
     if launch is None:
-        return Outcome(_with_gpu_core(investigation, suspicion.finding, suspicion.run), suspicion.run)
+        found = _with_gpu_core(investigation, suspicion.finding, suspicion.run)
+        return Outcome(_with_eager(investigation, found, suspicion.run), suspicion.run)
     source = suspicion.with_inputs
     confirmation = replay.confirm(investigation, source, source.run.launch(launch.id), replay.FAULT)
     finding = replay.of_fault(suspicion.finding, confirmation)
@@ -150,6 +151,21 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
     if located.contradicted_by and not located.confirmed_by:  # an earlier launch may have damaged its memory
         located = replace(located, next=(*located.next, *deeper(investigation.options, run.manifest)))
     return Outcome(located, run)
+
+
+def _with_eager(investigation: Investigation, finding: Finding, run: RunDir) -> Finding:
+    """An exception of no launch, such as an assertion between two, with what eager does with the same inputs."""
+    of_launch = any(fault.launch is not None for fault in run.timeline.faults)
+    if run.info.exit.signal or not run.info.exit.exception or of_launch or _is_of_device(run):
+        return finding
+    return with_graph(
+        investigation,
+        finding,
+        run,
+        "call the program in eager",
+        lambda scope, folder: called_in_eager(run, scope, folder),
+        with_eager_call,
+    )
 
 
 def _confirm_hang(investigation: Investigation, suspicion: Suspicion) -> Outcome:

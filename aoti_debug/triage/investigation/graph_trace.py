@@ -12,7 +12,8 @@ from aoti_debug.base import dtypes
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import Scope, has_reference
-from aoti_debug.compare.locate_operator import LocatedOperand, LocatedOrigin
+from aoti_debug.compare.locate_operator import CallInEager, LocatedOperand, LocatedOrigin
+from aoti_debug.compare.outcome import refusal_sentences, refused_origin, refused_place
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Computed, Made, Operand
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
@@ -194,6 +195,27 @@ def _computed(computed: Computed, value: int) -> str:
     if info is not None and math.isfinite(exact) and exact != value and abs(exact) >= 2.0 ** (8 * info.item_bytes - 1):
         return f"{text}: {exact:.0f} does not fit into {computed.dtype}"
     return text
+
+
+def with_eager_call(finding: Finding, called: CallInEager) -> Finding:
+    """A fault in no launch, with what the exported program does in eager with the same inputs."""
+    refusal = called.refusal
+    if refusal is None:
+        said = "the exported program, called in eager with the inputs of this run, raises nothing"
+        return replace(finding, evidence=(said, *finding.evidence))
+    possible = (_MAY_BE_OF_EXPORT,) if refusal.operator.startswith("aten._assert") else ()
+    return replace(
+        finding,
+        where=refused_place(refusal, called.line),
+        origin=refused_origin(refusal),
+        evidence=(*refusal_sentences(refusal, called.line), f"it says: {refusal.words}", *finding.evidence),
+        possible=(*possible, *finding.possible),
+    )
+
+
+_MAY_BE_OF_EXPORT = (
+    "torch.export may have put the assertion into the program, and the model itself may take these inputs"
+)
 
 
 class Located(Protocol):

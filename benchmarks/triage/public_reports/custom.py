@@ -38,6 +38,21 @@ class Positive(nn.Module):
         return x.log()
 
 
+class Shorter(nn.Module):
+    def forward(self, count: Tensor, y: Tensor) -> Tensor:
+        n = count.item()  # culprit
+        torch._check(n >= 0)
+        torch._check(n < y.shape[0])
+        return y[:n] * 2
+
+
+class Hits(nn.Module):
+    def forward(self, x: Tensor, w: Tensor) -> Tensor:
+        hits = x.nonzero().squeeze(1)  # culprit
+        torch._check(hits.shape[0] == w.shape[0])
+        return x[hits] * w
+
+
 class PastEnd(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         v = torch.as_strided(x + 1, [8, 8, 3], [1, 64, 192])  # culprit
@@ -53,6 +68,8 @@ def _normal(module: nn.Module, *shape: int) -> Example:
     torch.manual_seed(0)
     return Example(module, (torch.randn(*shape),))
 
+
+_ANY = torch.export.Dim.DYNAMIC
 
 REPORTS = (
     Report(
@@ -88,6 +105,36 @@ REPORTS = (
         (r"aten\._assert_async",),
         ("x[3]",),
         (r"index came from",),
+    ),
+    Report(
+        150539,
+        "a number in a tensor, checked against a size",
+        lambda: Example(
+            Shorter(),
+            (torch.tensor(4), torch.ones(10)),
+            (torch.tensor(4), torch.ones(3)),
+            (None, {0: _ANY}),
+            strict=True,
+        ),
+        "both raise",
+        ("fault",),
+        (r"aten\._assert_scalar",),
+        false=(r"out of bounds",),
+    ),
+    Report(
+        146462,
+        "export takes a number of hits for 2 or more",
+        lambda: Example(
+            Hits(),
+            (torch.arange(4.0), torch.ones(3)),
+            (torch.tensor([0.0, 0, 2, 0]), torch.ones(1)),
+            ({0: _ANY}, {0: _ANY}),
+        ),
+        "both raise",
+        ("contract", "fault"),
+        (r"aten\._assert_scalar",),
+        ("w",),
+        false=(r"out of bounds",),
     ),
     Report(
         96937,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.compare.locate_operator import LocatedOperand, LocatedOrigin
+from aoti_debug.compare.locate_operator import CallInEager, LocatedOperand, LocatedOrigin
 from aoti_debug.compare.protocol.bad_elements import (
     BadOperand,
     BadSource,
@@ -14,11 +14,19 @@ from aoti_debug.compare.protocol.bad_elements import (
     Made,
     Operand,
     Origin,
+    Refusal,
     TracedElement,
 )
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import FAULT, NONFINITE, Finding, Place
-from aoti_debug.triage.investigation.graph_trace import computation, operand_words, with_operand, with_origin, words
+from aoti_debug.triage.investigation.graph_trace import (
+    computation,
+    operand_words,
+    with_eager_call,
+    with_operand,
+    with_origin,
+    words,
+)
 from tests.triage.investigation.made_values import made, number
 
 LINE = ModelLine("model.py", 7, "forward", "    rows = table[index * 3]")
@@ -280,3 +288,29 @@ def test_a_boolean_operand_is_no_number() -> None:
         Operand(name="", index=(), value="0"),
     )
     assert computation("aten.where.self", operands) == "where(ne[2] = True, index[2] = -5, 0)"
+
+
+OUTSIDE = Finding(FAULT, "RuntimeError: Expected u0 < s27", evidence=("it happened between launches",))
+
+
+def test_a_fault_of_no_launch_that_eager_has_too() -> None:
+    line = ModelLine("m.py", 5, "forward", "b = x.item()")
+    text = "Runtime assertion failed for u0 < s27"
+    refusal = Refusal(error="RuntimeError", words=text, node="check", operator="aten._assert_scalar.default")
+    found = with_eager_call(OUTSIDE, CallInEager(refusal, line))
+    assert (found.kind, found.what, found.origin) == (FAULT, OUTSIDE.what, None)
+    assert found.where == Place(operator="aten._assert_scalar.default", frame=line)
+    assert found.evidence == (
+        "the exported program, called in eager with the inputs of this run, raises RuntimeError",
+        f"it says: {text}",
+        *OUTSIDE.evidence,
+    )
+    assert [" may " in sentence for sentence in found.possible] == [True]
+    of_shapes = with_eager_call(OUTSIDE, CallInEager(replace(refusal, operator="aten.mm.default")))
+    assert of_shapes.possible == ()
+
+
+def test_a_fault_of_no_launch_that_eager_does_not_have() -> None:
+    found = with_eager_call(OUTSIDE, CallInEager(None))
+    said = "the exported program, called in eager with the inputs of this run, raises nothing"
+    assert found == replace(OUTSIDE, evidence=(said, *OUTSIDE.evidence))

@@ -266,7 +266,7 @@ def errors_text(difference: TensorDifference) -> str:
 
 
 def explanation_text(explanation: DiffExplanation) -> str:
-    """What is known of the cause of a difference, in a sentence: "b is wrong: 3 of 64 elements of buf1"."""
+    """A sentence on the cause of a difference, as far as it is known: "b is wrong: 3 of 64 elements of buf1"."""
     if explanation.cause is DiffCause.WRONG:
         sides = " and ".join(explanation.wrong)
         return f"{sides} {'is' if len(explanation.wrong) == 1 else 'are'} wrong: {explanation.reason}"

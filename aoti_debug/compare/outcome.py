@@ -37,7 +37,7 @@ REFUSED = FindingKind(
 )
 DIFFERS = FindingKind(
     "differs",
-    "an output is not eager's, by more than its numbers are rounded, and no launch is wrong",
+    "an output is not eager's, by more than its numbers are rounded, and no launch that was compared is wrong",
     "DIFFERS FROM EAGER",
     "differs from eager",
     "Δ",

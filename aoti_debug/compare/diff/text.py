@@ -153,8 +153,8 @@ def repeat_lines(compared: RepeatedCalls, *, most: int = MAX_LISTED) -> list[str
 def _advice(launch: Launch) -> list[str]:
     """Commands that tell a race from an uninitialised read."""
     return [
-        "next: aoti-debug triage --guards finds uninitialised reads",
-        f"      aoti-debug run --level 1, aoti-debug repro {launch.kernel}, then repro.py --repeat 100 finds races",
+        "next: aoti-debug triage --guards looks for uninitialised reads",
+        f"      aoti-debug run --level 1, aoti-debug repro {launch.kernel}, then repro.py --repeat 100 look for races",
     ]
 
 

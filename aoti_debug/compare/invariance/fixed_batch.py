@@ -139,7 +139,7 @@ class FixedBatch:
         if self.differing(_PLACE):
             return "VARIES with the place in the batch"
         if self.differing(_SIZE):
-            return "VARIES from package to package: their sizes, kernels and algorithms differ"
+            return "VARIES from package to package: their sizes differ; kernels and algorithms may"
         if len(self.unknown) == len(self.outputs):
             return "NOTHING COMPARED: no output is known to have a row for each sample"
         known = "as far as it is known, " if self.unknown else ""

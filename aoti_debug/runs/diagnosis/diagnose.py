@@ -153,7 +153,7 @@ class _Case:
         return self._first_incomplete(self._ending(), Proof.LIKELY)
 
     def _elsewhere(self, what: str, surfaced: Launch | None = None) -> _Finding:
-        why = "the device had completed every recorded launch: the error comes from work outside of the package"
+        why = "the device had completed every recorded launch: the error may come from work outside of the package"
         untraced = next((x for x in self.launches if self._is_untraced(x)), None) if self.captured else None
         if untraced is not None:
             why += f", or from a replay of {wording.graph_of(untraced.key.call)} ({self._why_no_crumbs()})"

@@ -161,7 +161,7 @@ def _evidence(verdict: Verdict) -> Iterable[str]:
         yield ended_with(verdict.message, None if launch is None else place_of(launch))
     yield verdict.why
     if verdict.surfaced is not None:
-        yield f"it was noticed in {verdict.surfaced.id} {verdict.surfaced.kernel}, which is a victim"
+        yield f"it was noticed in {verdict.surfaced.id} {verdict.surfaced.kernel}, which may be a victim"
     if launch is None and verdict.suspects:
         names = ", ".join(f"{x.id} {x.kernel}" for x in verdict.suspects[:_LISTED])
         yield f"one of {len(verdict.suspects)} launches: {names}"

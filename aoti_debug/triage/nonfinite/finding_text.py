@@ -233,9 +233,7 @@ def _position_evidence(run: RunDir, occurrence: Occurrence) -> list[str]:
         return [*sentences, _replay_evidence(run, occurrence, measured)]
     calls = {other.key.call for other in run.launches if other.key.kind is launch.key.kind}
     if launch.key.call > min(calls):
-        sentences.append(
-            f"it ran in call {launch.key.call} (counted from 0); the earlier calls did not have this problem"
-        )
+        sentences.append(f"it ran in call {launch.key.call} (counted from 0); in none of the earlier ones was it seen")
     return sentences
 
 

@@ -239,16 +239,16 @@ def hint(site: SiteProfile) -> str:
     if placement is None:
         return ""
     if placement.bound is Bound.LAUNCH:
-        return "little work for each launch: fuse it, or give it larger tensors"
+        return "little work for each launch: fusion or larger tensors may help"
     if placement.bound is Bound.MEMORY:
         if placement.share > _CACHED:
-            return "its tensors stay in caches"
+            return "its tensors may stay in caches"
         if placement.share >= _NEAR:
-            return "only fewer bytes help: fusion, or a smaller dtype"
-        return "moves memory slowly: strided access, few threads, or more arithmetic than is counted"
+            return "near the rate of the memory: fewer bytes may help, by fusion or a smaller dtype"
+        return "moves memory slowly: maybe strided access, few threads, or uncounted arithmetic"
     if placement.share >= _NEAR:
-        return "only fewer operations help, or a lower precision"
-    return "computes below this machine's rate: small or odd sizes; try max_autotune"
+        return "near the rate of arithmetic: fewer operations or a lower precision may help"
+    return "computes below this machine's rate: sizes may be odd or small; try max_autotune"
 
 
 def document(profile: ModelProfile, depth: int | None = None) -> dict[str, Any]:

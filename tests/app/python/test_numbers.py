@@ -39,7 +39,7 @@ def test_a_package_of_each_size(here: Path) -> None:
     assert (
         "note: packages of several sizes are several compilations, so no launch can be named for a difference" in lines
     )
-    assert lines[-1] == "VARIES from package to package: their sizes, kernels and algorithms differ"
+    assert lines[-1] == "VARIES from package to package: their sizes differ; kernels and algorithms may"
     same = aoti_debug.invariance_by_size(nn.ReLU(), x, sizes=(1, 4))
     assert same.is_same, str(same)
     assert (here / "aoti-debug" / "diffs").is_dir()

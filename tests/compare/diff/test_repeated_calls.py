@@ -67,8 +67,8 @@ def test_the_launch_that_does_not_repeat_and_not_its_reader(tmp_path: Path) -> N
         "  may be   a race, or a read of memory that nothing has written: its operator and its source do not say"
         in lines
     )
-    assert lines[-2] == "next: aoti-debug triage --guards finds uninitialised reads"
-    assert lines[-1].endswith("then repro.py --repeat 100 finds races")
+    assert lines[-2] == "next: aoti-debug triage --guards looks for uninitialised reads"
+    assert lines[-1].endswith("then repro.py --repeat 100 look for races")
 
 
 def test_a_state_that_changes_is_no_cause(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_threads_may_race(tmp_path: Path) -> None:
     source = "void triton_first(float* out_ptr0) {\n    #pragma omp parallel num_threads(2)\n}\n"
     found = compared(tmp_path, [[X, X + 1], [X * 2, X * 2 + 1]], source=source)
     assert found.launches[0].causes == ("threads: they compute parts of it, and may race",)
-    assert repeat_lines(found)[-1].endswith("then repro.py --repeat 100 finds races")
+    assert repeat_lines(found)[-1].endswith("then repro.py --repeat 100 look for races")
 
 
 def test_atomics_explain_nothing_where_memory_may_be_unwritten(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_atomics_explain_nothing_where_memory_may_be_unwritten(tmp_path: Path) -
     fresh = "memory that nothing has written: it may read buf0 before it writes there"
     both = replace(only, causes=(fresh, *only.causes))
     assert not both.is_explained
-    assert "next: aoti-debug triage --guards finds uninitialised reads" in repeat_lines(
+    assert "next: aoti-debug triage --guards looks for uninitialised reads" in repeat_lines(
         replace(found, launches=(both,))
     )
 

@@ -82,7 +82,8 @@ def _wrong(comparison: Comparison) -> Finding:
         return Finding(WRONG_VALUE, what, place_of(launch), evidence=(row.reason,))
     where = place_of(launch, worst.argument, None if worst.worst is None else worst.worst.index)
     elements = wording.pluralize(worst.count, "element")
-    what = f"{worst.wrong} of {elements} of {worst.argument} are not what the program says"
+    are = "is" if worst.wrong == 1 else "are"
+    what = f"{worst.wrong} of {elements} of {worst.argument} {are} not what the program says"
     evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
     explaining = [suspect for suspect in row.suspects if suspect.how and not suspect.partial]
     maybe = [f"{suspect.text}: it may be what is wrong" for suspect in row.suspects if suspect.partial]

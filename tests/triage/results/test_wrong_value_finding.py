@@ -356,6 +356,7 @@ def test_a_dtype_that_the_graph_of_the_kernels_has_already_is_no_launch_s_fault(
 def test_an_element_of_a_scalar_has_no_index(run: RunDir) -> None:
     scalar = replace(WRONG, shape=(), count=1, wrong=1, worst=Element(0, "1.0", "nan", "nan"))
     finding = wrong_value_finding.finding_of(compared(run, scalar, RIGHT, RIGHT))
+    assert finding.what == "1 of 1 element of buf0 is not what the program says"
     assert finding.evidence[0] == "buf0 is 1.0, should be nan"
 
 

@@ -342,12 +342,15 @@ def _has_crashed(folder: Path) -> bool:
 
 
 def _with_settings(info: RunInfo, path: Path) -> RunInfo:
-    """A run with the settings of torch that its process had, if they are known.
+    """A run with the settings of torch that its process had, if they are known, and the command that starts it again.
+
+    That is the command of the script: a process that it has started records nothing when it is started alone.
 
     Args:
         path: the run directory of the script.
     """
-    return replace(info, torch_settings=kept_inputs.kept_settings(path, info.pid))
+    command = run_json.read(path).command if (path / run_json.NAME).exists() else info.command
+    return replace(info, torch_settings=kept_inputs.kept_settings(path, info.pid), command=command)
 
 
 def _moved_first(path: Path, failed: FailedCall) -> FailedCall:

@@ -22,8 +22,10 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.frames import is_of_openmp
 from aoti_debug.package.pt2 import archive
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, UNFINISHED, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, HANG, INCOMPLETE, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
@@ -45,10 +47,12 @@ class Unseen:
     Attributes:
         parts: that a clean triage leaves open.
         commands: that look into them.
+        possible: a sentence on what may make a process of the script hang; "" without one.
     """
 
     parts: tuple[str, ...]
     commands: tuple[str, ...]
+    possible: str = ""
 
 
 def triage_script(
@@ -244,11 +248,22 @@ def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:
                     commands.append(shlex.join(["aoti-debug", "triage", word_of(folder / PROGRAM)]))
             elif graph.overwrites and failed.package.resolve().is_relative_to(folder):
                 parts.append("how the code of torch.compile itself overwrites inputs: the package returns them instead")
-    return Unseen(tuple(parts), tuple(commands))
+    return Unseen(tuple(parts), tuple(commands), _of_fork(executed, failed))
+
+
+def _of_fork(executed: ExecutedScript, failed: FailedCall) -> str:
+    """What may make a process wait for OpenMP's threads that another process of the script has; "" elsewhere."""
+    if executed.killed and any(run.info.pid != failed.run.info.pid for run in executed.others):
+        caught = crash_stacks.read(failed.run.path)
+        if caught is not None and any(is_of_openmp(stack.frames) for stack in caught.stacks):
+            return "the process may be a fork of one that had called a model: then it has none of the threads of OpenMP"
+    return ""
 
 
 def _with_unseen(finding: Finding, unseen: Unseen | None) -> Finding:
-    """A finding, where it is none, with what was not looked into."""
+    """A finding, where it is none, with what was not looked into; a hang with what may be its reason."""
+    if unseen is not None and unseen.possible and finding.kind == HANG:
+        return replace(finding, possible=(*finding.possible, unseen.possible))
     if finding.kind.is_fault or unseen is None or not unseen.parts:
         return finding
     left = tuple(f"not looked into: {part}" for part in unseen.parts)

@@ -16,7 +16,7 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.repro.repro import missing_inputs
 from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, place_of
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof
 from aoti_debug.runs.run.runner import RunResult
@@ -36,6 +36,8 @@ from aoti_debug.triage.memory_errors import overruns, uninitialised
 from aoti_debug.triage.memory_errors.explain_access import best_access, explain, explain_overrun, makers
 from aoti_debug.triage.results.finding_kinds import CONTRACT, OVERRUN, UNINITIALISED
 
+_MAX_OPERATORS = 4  # that are replayed, or named
+_OF_TORCH = ("aten", "prims", "prim", "quantized", "inductor", "aoti_debug")  # namespaces of operators
 POISONS = (0xFF, 0x3B)  # NaN and -1; a small number in every float format
 
 
@@ -119,6 +121,8 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
     launch = suspicion.launch
     if launch is None:
         found = _with_gpu_core(investigation, suspicion.finding, suspicion.run)
+        if suspicion.run.info.exit.signal in DEATHS:
+            return _of_own_operators(investigation, found, suspicion.run)
         return Outcome(_with_eager(investigation, found, suspicion.run), suspicion.run)
     source = suspicion.with_inputs
     confirmation = replay.confirm(investigation, source, source.run.launch(launch.id), replay.FAULT)
@@ -151,6 +155,41 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
     if located.contradicted_by and not located.confirmed_by:  # an earlier launch may have damaged its memory
         located = replace(located, next=(*located.next, *deeper(investigation.options, run.manifest)))
     return Outcome(located, run)
+
+
+def _of_own_operators(investigation: Investigation, finding: Finding, run: RunDir) -> Outcome:
+    """A crash in no launch, with the first operator of the user's own that crashes alone as well.
+
+    Guards do not see what such an operator writes around the tensors that it makes.
+    """
+    first = {launch.kernel: launch for launch in reversed(run.launches) if _is_own_operator(launch)}
+    own = sorted(first.values(), key=lambda launch: launch.key)
+    for number, launch in enumerate(own[:_MAX_OPERATORS]):
+        try:
+            saved = investigation.runs.tensors([launch])
+        except TargetError as error:
+            return Outcome(replace(finding, warnings=(*finding.warnings, f"the second run: {error}")), run)
+        again = saved.run.find_launch(launch.id)
+        folder = investigation.repro.with_name(f"{investigation.repro.name}{number or ''}")
+        repro = None if again is None else replay.write(saved.diagnosed, again, folder, investigation.steps)[0]
+        if again is None or repro is None:
+            continue
+        confirmation = replay.run(repro, again, saved.run, replay.EXACT, investigation.steps)
+        if any(evidence.outcome == "fault" for evidence in confirmation.evidence):
+            said = f"{again.id} {again.kernel} crashes alone, too, replayed with its inputs"
+            found = replace(finding, where=place_of(again), evidence=(said, *finding.evidence))
+            return Outcome(replay.of_fault(found, confirmation), saved.run)
+    if not own:
+        return Outcome(finding, run)
+    names = wording.join_truncated([launch.kernel for launch in own], _MAX_OPERATORS)
+    said = f"{names} may have damaged memory: guards do not see writes around tensors that an operator itself makes"
+    return Outcome(replace(finding, possible=(*finding.possible, said)), run)
+
+
+def _is_own_operator(launch: Launch) -> bool:
+    """True if the code of a launch is an operator that is not torch's."""
+    namespace, colons, _ = launch.kernel.partition("::")
+    return bool(colons) and namespace not in _OF_TORCH and launch.status is LaunchStatus.RETURNED
 
 
 def _with_eager(investigation: Investigation, finding: Finding, run: RunDir) -> Finding:

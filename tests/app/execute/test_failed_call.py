@@ -23,15 +23,16 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.base.native.frames import StackFrame
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import Constant
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, UNFINISHED, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.run.supervise import Report
-from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.runs.show.finding import finding_lines
 from tests import factories
@@ -189,6 +190,38 @@ def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     assert triage_script._with_unseen(fault, left) == fault
     elsewhere = replace(called, package=tmp_path / "other.pt2")
     assert triage_script._unseen(replace(executed, exit_code=0), elsewhere).parts == left.parts[2:]
+
+
+@pytest.mark.parametrize(
+    ("library", "other", "says_so"),
+    [
+        ("/usr/lib/libgomp.so.1", DEAD - 1, True),
+        ("/usr/lib/libm.so.6", DEAD - 1, False),
+        ("/usr/lib/libgomp.so.1", DEAD, False),
+    ],
+)
+def test_a_process_that_waits_for_openmp_may_be_a_fork(tmp_path: Path, library: str, other: int, says_so: bool) -> None:
+    """Of a process that had called a model before: the threads of OpenMP are not in its fork."""
+    run = ended(tmp_path / "of_a", in_a_launch, exit_=Exit(ExitKind.TIMEOUT, "no progress for 5 s")).run
+    frame = StackFrame("", f"/usr/lib/{library}", 0x1E071)
+    stacks = Backtrace((Stack(1, "", None, (frame,), "waits for a futex"),))
+    (run.path / crash_stacks.NAME).write_text(json.dumps({"format": crash_stacks.FORMAT, **asdict(stacks)}))
+    elsewhere = ended(tmp_path / "of_b", returned).run
+    elsewhere = replace(elsewhere, info=replace(elsewhere.info, pid=other))
+    called = FailedCall(run, tmp_path / "package.pt2", 0, None, "no end")
+    executed = execute.ExecutedScript(1, others=(elsewhere,), failed=called, killed="no progress for 5 s")
+    left = triage_script._unseen(executed, called)
+    found = triage_script._with_unseen(Finding(HANG, "k did not end"), left)
+    assert [" may be a fork " in sentence for sentence in found.possible] == [True] * says_so
+
+
+def test_a_process_of_a_script_is_started_again_by_the_command_of_the_script(tmp_path: Path) -> None:
+    words = ("aoti-debug", "exec", "serve.py")
+    script = ended(tmp_path / "script", returned).run
+    run_json.write(replace(script.info, command=words), script.path)
+    child = ended(tmp_path / "child", in_a_launch).run
+    found = execute._finished_child(child.path, child.info, script.path, Report(Stopwatch("read")))
+    assert found.run.info.command == words
 
 
 @pytest.mark.parametrize("end", [{"exit_code": 0}, {"exit_code": 1, "killed": "no progress"}, {"exit_code": 143}])

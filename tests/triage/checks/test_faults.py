@@ -13,6 +13,8 @@ import pytest
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.repro.evidence import Evidence
+from aoti_debug.repro.modes import Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.run.runner import RunResult
@@ -21,7 +23,7 @@ from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import confirm_by_repro, gpu_core
-from aoti_debug.triage.investigation.confirm_by_repro import Confirmation
+from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, ReproTrial
 from aoti_debug.triage.investigation.investigation import Investigation, Suspicion
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageOptions, TriageRuns
 from tests import factories
@@ -327,3 +329,54 @@ def test_a_fault_that_its_replay_contradicts_names_the_triage_that_looks_for_dam
     investigation: Any = SimpleNamespace(options=TriageOptions(Path("model.pt2"), guards=guards))
     found = faults._confirm_fault(investigation, suspicion).finding
     assert found.next == ("python repro.py", *further)
+
+
+OWN_OPERATORS = factories.make_manifest(
+    *(
+        factories.site(name, factories.arg("x"), id_=i)
+        for i, name in enumerate(("cpp_0", "mine::a", "aten::b", "mine::c"))
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "where", "named"),
+    [
+        (("fault",), "0.1", ()),
+        (("as recorded", "fault"), "0.3", ()),
+        (("as recorded", "as recorded"), "", ("mine::a", "mine::c")),
+    ],
+)
+def test_an_operator_of_ones_own_that_crashes_alone_has_damaged_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: tuple[str, ...], where: str, named: tuple[str, ...]
+) -> None:
+    """After a crash in no launch: no guard sees what such an operator writes around its own tensors."""
+    writer = factories.JournalWriter()
+    writer.call_begin()
+    for number in range(4):
+        writer.launch(number, number, X)
+    ended = Exit(ExitKind.ABORTED, "SIGABRT", signal="SIGABRT")
+    opened = open_run(factories.run_directory(tmp_path, OWN_OPERATORS, writer, name="dead", exit=ended))
+    result = RunResult(DiagnosedRun(opened), 1.0, "")
+    left = list(outcomes)
+    written: list[str] = []
+
+    def write(_: DiagnosedRun, launch: Launch, folder: Path, __: Steps) -> tuple[Path, str]:
+        written.append(f"{launch.id} {folder.name}")
+        return folder, ""
+
+    def replayed(repro: Path, launch: Launch, *_: Any) -> Confirmation:
+        evidence = Evidence(f"{launch.id} {launch.kernel}", "operator", "", "", left.pop(0), 11, "SIGABRT", (), ())
+        return Confirmation(repro, (ReproTrial(Mode("operator", ()), evidence, 1.0),), ())
+
+    monkeypatch.setattr(confirm_by_repro, "write", write)
+    monkeypatch.setattr(confirm_by_repro, "run", replayed)
+    runs = SimpleNamespace(tensors=lambda _: result)
+    investigation: Any = SimpleNamespace(runs=runs, repro=tmp_path / "repro", steps=Steps(None))
+    finding = faults._of_own_operators(investigation, Finding(FAULT, "the process was aborted"), opened).finding
+    assert written == ["0.1 repro", "0.3 repro1"][: len(outcomes)]
+    assert (finding.where.launch if finding.where else "") == where
+    assert bool(finding.confirmed_by) == bool(where)
+    assert [all(name in said for name in named) and " may have damaged " in said for said in finding.possible] == (
+        [True] if named else []
+    )

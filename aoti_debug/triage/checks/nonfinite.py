@@ -40,12 +40,23 @@ def look(investigation: Investigation) -> Suspicion | None:
     if measured.verdict is not None:
         return faults.of_ended(investigation, measured)
     search = nonfinite.find(measured.diagnosed.dataflow, investigation.options.infinities)
-    found = None if search.finding is None else _with_origin(investigation, search)
+    if search.finding is None:
+        found = None
+    else:
+        investigation.seen.append(_seen(search.finding))
+        found = _with_origin(investigation, search)
+        investigation.seen.pop()
     if found is None:
         seen = output_values(measured.run).text
         return Suspicion(Finding(CLEAN, seen, warnings=search.warnings), measured.diagnosed)
     finding = found.finding
     return replace(found, finding=replace(finding, warnings=(*finding.warnings, *search.warnings)))
+
+
+def _seen(finding: Finding) -> str:
+    where = finding.where
+    launch = f" ({where.launch} {where.kernel})" if where is not None and where.launch else ""
+    return f"{finding.what}{launch}, which may do no harm"
 
 
 def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:

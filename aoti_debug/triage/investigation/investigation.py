@@ -31,14 +31,24 @@ class Investigation:
     Attributes:
         repro: the folder that the repro of the guilty launch is written to.
         first: the first run, with the names of all launches.
+        seen: what was seen in the runs: "no fault".
     """
 
-    def __init__(self, options: TriageOptions, runs: TriageRuns, steps: Steps, repro: Path, first: RunResult) -> None:
+    def __init__(
+        self,
+        options: TriageOptions,
+        runs: TriageRuns,
+        steps: Steps,
+        repro: Path,
+        first: RunResult,
+        seen: list[str] | None = None,
+    ) -> None:
         self.options = options
         self.runs = runs
         self.steps = steps
         self.repro = repro
         self.first = first
+        self.seen = [] if seen is None else seen
         self._measured: RunResult | None = None
 
     def run_measured(self) -> RunResult:
@@ -152,7 +162,7 @@ class SoFar:
             what = f"{ended}; {self._nothing}"
         else:
             launches = wording.pluralize(len(self.run.launches), "launch")
-            left = f"; not looked for: {', '.join(self.left)}" if self.left else ""
+            left = f"; not looked for to the end: {', '.join(self.left)}" if self.left else ""
             what = "; ".join((f"{launches}: {', '.join(self.seen)}", *self.open, f"{ended}{left}"))
         done = tuple(f"{step.name}: {step.text}" for step in steps.done if step.text)
         return Outcome(Finding(UNFINISHED, what, warnings=(*done, *self.warnings), next=(longer,)), self.run)

@@ -1,4 +1,4 @@
-"""What a finding of NaN says of eager, and of memory that the program does not write."""
+"""What a finding of NaN says of eager, and of memory that the program does not write; a search that is cut off."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from aoti_debug.base.machine.steps import OutOfTime
 from aoti_debug.compare.comparison import UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.suspects import Alteration, LostOperator
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
-from aoti_debug.triage.checks import nonfinite
+from aoti_debug.triage.checks import nonfinite, wrong_value
+from aoti_debug.triage.nonfinite import nonfinite as search
 
 FOUND = Finding(NONFINITE, "NaN in buf0", Place("0.0", "kernel"), possible=("it may come from x",))
 
@@ -35,6 +37,21 @@ def test_the_headline_says_what_eager_returns(misplaced: int, what: str, monkeyp
     assert nonfinite._also_in_eager(FOUND, run, []) == FOUND, "it was not called"
     run.timeline.calls.append(1)
     assert nonfinite._also_in_eager(FOUND, run, [error(misplaced)]) == FOUND, "only the last call was compared"
+
+
+def test_nan_that_was_seen_is_told_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise OutOfTime
+
+    measured = SimpleNamespace(verdict=None, diagnosed=SimpleNamespace(dataflow=None))
+    options = SimpleNamespace(infinities=None)
+    investigation: Any = SimpleNamespace(seen=["no fault"], options=options, run_measured=lambda: measured)
+    monkeypatch.setattr(wrong_value, "begin", lambda _: None)
+    monkeypatch.setattr(search, "find", lambda *_: search.NonFinite(FOUND))
+    monkeypatch.setattr(nonfinite, "_with_origin", late)
+    with pytest.raises(OutOfTime):
+        nonfinite.look(investigation)
+    assert investigation.seen == ["no fault", "NaN in buf0 (0.0 kernel), which may do no harm"]
 
 
 def test_memory_that_is_not_written_is_the_origin() -> None:

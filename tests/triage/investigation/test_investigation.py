@@ -57,8 +57,8 @@ def test_time_that_is_over_between_checks() -> None:
     outcome = so_far.outcome(replace(OPTIONS, time_limit=8.0), steps_at("evaluate"))
     assert outcome.run is run
     assert outcome.finding.what == (
-        "3 launches: no fault, outputs finite; ended after 8.0 s, in: evaluate; not looked for: wrong value, wrong "
-        "under threads"
+        "3 launches: no fault, outputs finite; ended after 8.0 s, in: evaluate; not looked for to the end: wrong "
+        "value, wrong under threads"
     )
     assert not outcome.finding.kind.is_fault
 
@@ -70,7 +70,8 @@ def test_what_checks_have_told_is_kept() -> None:
     so_far.open, so_far.warnings = ["2 tensors were not saved"], ("inf in buf3 may be meant",)
     finding = so_far.outcome(OPTIONS, steps_at("evaluate")).finding
     assert finding.what == (
-        "1 launch: no fault; 2 tensors were not saved; ended after 9 min 0 s, in: evaluate; not looked for: wrong value"
+        "1 launch: no fault; 2 tensors were not saved; ended after 9 min 0 s, in: evaluate; not looked for to the end: "
+        "wrong value"
     )
     assert finding.warnings == ("build: 3 launch sites, cpu", "inf in buf3 may be meant")
 

@@ -240,7 +240,7 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   const bool stopped = aoti_debug_level() == 0;  // then generated code says no grids, and no later launch, any more
   launch->grid_seen |= stopped;
   AfterLaunch due{false, true};
-  if (call.crumbs && status == 0) due = run->crumbs.due(call.stream_slot, now_ns, launch->sequence);
+  if (call.crumbs && status == 0) due = run->crumbs.due(call.stream_slot, call.own_slot, now_ns, launch->sequence);
   const bool crumb = due.crumb;
   call.deferring = status == 0 && !stopped && (call.joins || (call.may_defer && !due.statistics));
   record_launch_end(*launch, values, status, crumb, now_ns);

@@ -36,43 +36,25 @@ class Burst {
   uint32_t slow_windows_ = 0;
 };
 
-// A breadcrumb after every launch, as long as launches take long. While they come in a burst (under kBurstNs each)
-// it would be a large part of what they cost: then one after every kMaxLaunches. Statistics cost more: they may wait
-// for those of later launches, up to kMaxLaunches, while launches take less than kMeasuredNs each. The first
-// kExactLaunches of a stream have both at once in any case, so that short runs are exact. For one thread at a time.
-class CrumbPace {
+// How fast the launches of a call's streams follow each other. For one thread at a time.
+class LaunchRate {
  public:
-  static constexpr uint32_t kMaxLaunches = 16;
+  static constexpr uint32_t kWindow = 16;  // launches
   static constexpr uint32_t kExactLaunches = 1024;
   static constexpr uint64_t kBurstNs = 20000;
   static constexpr uint64_t kMeasuredNs = 100000;
 
-  // What follows the launch `sequence`. `fixed`: both after every so many launches; 0: as this class decides.
-  // `completed()` reads the stream's last breadcrumb.
-  template <class Completed>
-  AfterLaunch due(uint64_t fixed, uint64_t now_ns, uint32_t sequence, const Completed& completed) {
-    if (fixed == 0) measure(now_ns, sequence, completed);
-    const uint64_t distance = fixed != 0 ? fixed : burst_.goes_on() ? kMaxLaunches : 1;
-    const bool crumb = ++without_crumb_ >= distance;
-    if (crumb) without_crumb_ = 0;
-    const bool with_crumb = fixed != 0 || burst_.goes_on();
-    const bool waits = with_crumb ? !crumb : measured_.goes_on() && without_statistics_ + 1 < kMaxLaunches;
-    without_statistics_ = waits ? without_statistics_ + 1 : 0;
-    return {crumb, !waits};
-  }
+  // Launches take less than kBurstNs each. Never true of the first kExactLaunches, so that short runs are exact.
+  bool is_burst() const { return burst_.goes_on(); }
 
-  // Whether the last launch has no breadcrumb yet; it then gets one, at the end of its call.
-  bool take_last() {
-    const bool open = without_crumb_ != 0;
-    without_crumb_ = 0;
-    return open;
-  }
+  // They take less than kMeasuredNs each; never true of the first ones either.
+  bool may_measure_later() const { return measured_.goes_on(); }
 
- private:
-  // A breadcrumb is read back once a window: that is a cache miss on the host.
+  // The launch `sequence` ends. `completed()` reads the last breadcrumb of the call's own stream, once a window: that
+  // is a cache miss on the host.
   template <class Completed>
-  void measure(uint64_t now_ns, uint32_t sequence, const Completed& completed) {
-    if (++launches_ < (burst_.goes_on() ? kMaxLaunches * 4 : kMaxLaunches)) return;
+  void add(uint64_t now_ns, uint32_t sequence, const Completed& completed) {
+    if (++launches_ < (is_burst() ? kWindow * 4 : kWindow)) return;
     const uint32_t reached = completed();
     seen_ += launches_;
     if (start_ns_ != 0) {
@@ -86,8 +68,9 @@ class CrumbPace {
     launches_ = 0;
   }
 
-  // How many launches of this stream the device has completed since the window began. Sequence numbers count the
-  // launches of all streams.
+ private:
+  // How many of these launches the device has completed since the window began. Sequence numbers count those of other
+  // calls, too.
   uint64_t device_launches(uint32_t sequence, uint32_t reached) const {
     const uint64_t passed = static_cast<uint32_t>(reached - start_completed_);
     const uint64_t all = static_cast<uint32_t>(sequence - start_sequence_);
@@ -96,13 +79,41 @@ class CrumbPace {
 
   Burst burst_{kBurstNs};
   Burst measured_{kMeasuredNs};
-  uint32_t without_crumb_ = 0;
-  uint32_t without_statistics_ = 0;
   uint32_t launches_ = 0;  // of the window
   uint64_t seen_ = 0;      // in earlier windows and this one
   uint64_t start_ns_ = 0;
   uint32_t start_sequence_ = 0;
   uint32_t start_completed_ = 0;
+};
+
+// A breadcrumb after every launch of a stream, as long as launches take long. In a burst it would be a large part of
+// what they cost: then one after every kMaxLaunches. Statistics cost more: they may wait for those of later launches,
+// up to kMaxLaunches. For one thread at a time.
+class CrumbPace {
+ public:
+  static constexpr uint32_t kMaxLaunches = 16;
+
+  // What follows the next launch. `fixed`: both after every so many launches; 0: as this class decides.
+  AfterLaunch due(uint64_t fixed, const LaunchRate& rate) {
+    const uint64_t distance = fixed != 0 ? fixed : rate.is_burst() ? kMaxLaunches : 1;
+    const bool crumb = ++without_crumb_ >= distance;
+    if (crumb) without_crumb_ = 0;
+    const bool with_crumb = fixed != 0 || rate.is_burst();
+    const bool waits = with_crumb ? !crumb : rate.may_measure_later() && without_statistics_ + 1 < kMaxLaunches;
+    without_statistics_ = waits ? without_statistics_ + 1 : 0;
+    return {crumb, !waits};
+  }
+
+  // Whether the last launch has no breadcrumb yet; it then gets one, at the end of its call.
+  bool take_last() {
+    const bool open = without_crumb_ != 0;
+    without_crumb_ = 0;
+    return open;
+  }
+
+ private:
+  uint32_t without_crumb_ = 0;
+  uint32_t without_statistics_ = 0;
 };
 
 }  // namespace aoti_debug

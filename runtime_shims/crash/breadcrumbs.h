@@ -48,12 +48,20 @@ class Crumbs {
   // How many replays of a captured call have begun.
   uint32_t replays(uint16_t slot) const { return __atomic_load_n(&slots()[slot].replays, __ATOMIC_ACQUIRE); }
 
-  // What follows the launch that ends now.
-  AfterLaunch due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
+  // What follows the launch `sequence`, which ends now. `own`: the slot of its call's own stream, which knows how fast
+  // the launches of all streams of the call follow each other; kNoSlot: it has none.
+  AfterLaunch due(uint16_t slot, uint16_t own, uint64_t now_ns, uint32_t sequence) {
     Pace& mine = paces_[slot];
-    const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
-    const auto completed = [this, slot] { return __atomic_load_n(&slots()[slot].completed, __ATOMIC_RELAXED); };
-    return lock.owns_lock() ? mine.pace.due(mine.every, now_ns, sequence, completed) : AfterLaunch{true, true};
+    Pace& whole = own == kNoSlot ? mine : paces_[own];
+    const std::unique_lock<std::mutex> lock(whole.mutex, std::try_to_lock);
+    if (!lock.owns_lock()) return {true, true};
+    if (mine.every == 0) {
+      const CrumbSlot& read = slots()[&whole - paces_];
+      whole.rate.add(now_ns, sequence, [&read] { return __atomic_load_n(&read.completed, __ATOMIC_RELAXED); });
+    }
+    if (&mine == &whole) return mine.pace.due(mine.every, whole.rate);
+    const std::unique_lock<std::mutex> side(mine.mutex, std::try_to_lock);
+    return side.owns_lock() ? mine.pace.due(mine.every, whole.rate) : AfterLaunch{true, true};
   }
 
   // Whether the last launch of a call has no crumb yet.
@@ -77,6 +85,7 @@ class Crumbs {
   // A model runs in one thread at a time. Where two meet nevertheless, the second writes a crumb and does not wait.
   struct Pace {
     std::mutex mutex;
+    LaunchRate rate;
     CrumbPace pace;
     uint64_t every = 0;  // after so many launches; 0: as the pace decides
   };

@@ -47,6 +47,7 @@ void begin_breadcrumbs(CallState& call) {
     call.stream_slot =
         call.capturing ? run.crumbs.captured_slot(call.stream) : run.crumbs.slot(call.stream, call.model);
     call.crumbs = call.stream_slot != Crumbs::kNoSlot;
+    call.own_slot = call.stream_slot;
   }
   if (!call.capturing) return;
   if (call.crumbs) {

@@ -64,6 +64,7 @@ struct CallFields : Lane {
   uint32_t kept_replays = 1;  // where a graph captures the call: how many of the last ones keep what is summarised
   uint32_t n_loops = 0;
   uint32_t loops[kLoops] = {};
+  uint16_t own_slot = Crumbs::kNoSlot;  // of its own stream, whichever lane is in force
   uint8_t kind = AOTI_DEBUG_CALL_MODEL;
   uint8_t level = 0;
   bool flight = false;

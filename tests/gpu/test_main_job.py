@@ -35,7 +35,7 @@ pytestmark = [
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-BURST_NS = 20_000  # CrumbPace::kBurstNs
+BURST_NS = 20_000  # LaunchRate::kBurstNs
 MODELS = ("mixed", "dynamic", "multi_kernel", "loop", "two_specialisations", "dtypes")
 CALL = """
 import sys, torch

@@ -240,9 +240,11 @@ EXPORT int h_parse_launch(const char* text, uint32_t* kind, uint32_t* call, uint
 }
 EXPORT void h_crumb_pace(uint64_t fixed, uint32_t count, const uint64_t* now_ns, const uint32_t* sequences,
                          const uint32_t* completed, uint8_t* crumbs, uint8_t* statistics) {
+  aoti_debug::LaunchRate rate;
   aoti_debug::CrumbPace pace;
   for (uint32_t i = 0; i < count; ++i) {
-    const auto due = pace.due(fixed, now_ns[i], sequences[i], [&] { return completed[i]; });
+    if (fixed == 0) rate.add(now_ns[i], sequences[i], [&] { return completed[i]; });
+    const auto due = pace.due(fixed, rate);
     crumbs[i] = due.crumb;
     statistics[i] = due.statistics;
   }

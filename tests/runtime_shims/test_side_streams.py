@@ -16,6 +16,7 @@ from tests.runtime_shims.test_guards import CUDA, allocate
 
 Start = Callable[..., Runtime]
 MAIN, SIDE, OTHER = 16, 32, 48  # streams
+BREADCRUMB = 2  # LAUNCH_CRUMB
 
 
 @pytest.fixture
@@ -91,6 +92,21 @@ def test_the_last_launch_of_each_stream_has_a_breadcrumb(start: Start, run: Path
     found = breadcrumbs.read(run)
     assert found is not None
     assert {crumb.stream: crumb.completed for crumb in found.crumbs} == {MAIN: 5, SIDE: 4}
+
+
+def test_a_burst_is_one_of_all_streams_of_a_call(start: Start, journal: Callable[[], Journal]) -> None:
+    """900 launches of a side stream would each have a breadcrumb if they were counted alone."""
+    runtime = start(LEVEL=3)
+    handle = marked(runtime)
+    for _ in range(900):
+        runtime.lib.h_run_streams(handle.pointer, ctypes.c_void_p(MAIN), ctypes.c_void_p(SIDE))
+    runtime.unload()
+    begun = {(begin.call, begin.launch): begin.stream_slot for begin in journal().of("launch_begin")}
+    ended = journal().of("launch_end")
+    crumbs = [end.flags & BREADCRUMB != 0 for end in ended if begun[end.call, end.launch] == 1]
+    assert len(crumbs) == 900
+    assert all(crumbs[:300])
+    assert sum(crumbs[500:]) < 400
 
 
 @pytest.mark.parametrize(("level", "what"), [(1, "copy"), (2, "statistics")])

@@ -272,27 +272,27 @@ def _load(loader: Any, use: PackageUse, path: str, load: Callable[[str], None]) 
         path: that the script loads.
         load: is given the path of what is to be loaded.
     """
-    if not _is_loaded(use, path, load):
+    reason = _failure(use, path, load)
+    if reason:
         from aoti_debug.app.execute.kept_inputs import PackageUse  # a script that loads nothing does without
 
         use = PackageUse(path)
-        load(path)
+        load(path)  # where that fails as well, the script sees its error, and nothing is to be said
+        name = os.path.basename(path)
+        print(f"aoti-debug: {name} is not recorded: what was instrumented cannot be loaded: {reason}", file=sys.stderr)
     setattr(loader, USE, use)
     use.loaded(loader)
 
 
-def _is_loaded(use: PackageUse, path: str, load: Callable[[str], None]) -> bool:
-    """Loads the package of a use; False if it is an instrumented one that cannot be loaded, which stderr says."""
+def _failure(use: PackageUse, path: str, load: Callable[[str], None]) -> str:
+    """Loads the package of a use; the reason if it is an instrumented one that cannot be loaded, or else ""."""
     try:
         use.change(lambda: load(use.path))
     except Exception as error:
         if use.path == path:
             raise
-        reason = str(error).partition("\n")[0]
-        name = os.path.basename(path)
-        print(f"aoti-debug: {name} is not recorded: what was instrumented cannot be loaded: {reason}", file=sys.stderr)
-        return False
-    return True
+        return str(error).partition("\n")[0] or type(error).__name__
+    return ""
 
 
 def _with_binaries(args: tuple[Any, ...], folder: str) -> tuple[Any, ...]:

@@ -153,8 +153,15 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
             index = None if access is None else access.index
             located = with_changed_inputs(investigation, located, flow, launch, "" if index is None else index.argument)
     if located.contradicted_by and not located.confirmed_by:  # an earlier launch may have damaged its memory
-        located = replace(located, next=(*located.next, *deeper(investigation.options, run.manifest)))
+        of_cpu = (_OF_CPU,) if suspicion.run.info.exit.signal == "SIGILL" else ()
+        further = deeper(investigation.options, run.manifest)
+        located = replace(located, possible=(*located.possible, *of_cpu), next=(*located.next, *further))
     return Outcome(located, run)
+
+
+_OF_CPU = (
+    "the package may have been compiled for another CPU: what is compiled here of the same source does not stop there"
+)
 
 
 def _of_own_operators(investigation: Investigation, finding: Finding, run: RunDir) -> Outcome:

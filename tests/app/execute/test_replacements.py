@@ -201,6 +201,7 @@ def test_what_was_instrumented_cannot_be_loaded(capsys: pytest.CaptureFixture[st
     with pytest.raises(RuntimeError, match=r"no b\.pt2") as raised:  # as without aoti-debug
         aoti.AOTIModelPackageLoader("b.pt2", "model")
     assert raised.value.__context__ is None
+    assert not capsys.readouterr().err  # its own error says it
 
 
 def test_what_is_replaced_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

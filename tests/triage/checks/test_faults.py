@@ -306,22 +306,29 @@ _SHOWN = replace(_QUIET, confirmed_by=("native: SIGSEGV",))
 
 
 @pytest.mark.parametrize(
-    ("replayed", "guards", "further"),
+    ("replayed", "guards", "signal", "further", "of_cpu"),
     [
-        (_QUIET, False, ("aoti-debug triage model.pt2 --guards",)),
-        (_QUIET, True, ()),
-        (_SHOWN, False, ()),
+        (_QUIET, False, "SIGSEGV", ("aoti-debug triage model.pt2 --guards",), False),
+        (_QUIET, True, "SIGILL", (), True),
+        (_SHOWN, False, "SIGILL", (), False),
     ],
 )
 def test_a_fault_that_its_replay_contradicts_names_the_triage_that_looks_for_damage(
-    monkeypatch: pytest.MonkeyPatch, replayed: Finding, guards: bool, further: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch,
+    replayed: Finding,
+    guards: bool,
+    signal: str,
+    further: tuple[str, ...],
+    of_cpu: bool,
 ) -> None:
     monkeypatch.setattr(confirm_by_repro, "confirm", lambda *_: SimpleNamespace(evidence=()))
     monkeypatch.setattr(confirm_by_repro, "of_fault", lambda *_: replayed)
     monkeypatch.setattr(faults, "_with_gpu_core", lambda _, finding, __: finding)
     monkeypatch.setattr(faults, "explain", lambda finding, *_: finding)
     monkeypatch.setattr(faults, "with_graph", lambda _, finding, *__: finding)
-    run: Any = SimpleNamespace(manifest=factories.make_manifest(), can_be_repeated=False, launch=lambda _: None)
+    info = SimpleNamespace(exit=SimpleNamespace(signal=signal))
+    manifest = factories.make_manifest()
+    run: Any = SimpleNamespace(manifest=manifest, can_be_repeated=False, launch=lambda _: None, info=info)
     source = SimpleNamespace(run=run)
     diagnosed = SimpleNamespace(dataflow=None)
     launch = SimpleNamespace(id="0.0")
@@ -329,6 +336,7 @@ def test_a_fault_that_its_replay_contradicts_names_the_triage_that_looks_for_dam
     investigation: Any = SimpleNamespace(options=TriageOptions(Path("model.pt2"), guards=guards))
     found = faults._confirm_fault(investigation, suspicion).finding
     assert found.next == ("python repro.py", *further)
+    assert [" may have been compiled for another CPU" in said for said in found.possible] == [True] * of_cpu
 
 
 OWN_OPERATORS = factories.make_manifest(

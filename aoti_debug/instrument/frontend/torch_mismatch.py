@@ -25,6 +25,8 @@ _DEFAULT = re.compile(r'\bstd_num: str = "c\+\+(\d\d)"')
 _CPP_BUILDER = "_inductor/cpp_builder.py"  # below torch's directory
 _SHIM = "aoti_"
 _LISTED = 5
+_NO_CUDA = re.compile(r"fatal error: '?((?:cuda|nvrtc)\w*\.h)'?(?:: No such file| file not found)")
+CUDA_HINT = "install the CUDA toolkit, or set CUDA_HOME to its directory"
 HINT = "install the torch that compiled it, or build from the exported program"
 
 
@@ -83,6 +85,9 @@ def use_installed_standard(flags: Flags, torch: Torch) -> tuple[Flags, str]:
 
 def explain_compile_error(error: ToolchainError, sources: Sources, compiler: Compiler, torch: Torch) -> ToolchainError:
     """The error of package sources that do not compile or link here, with the possible reasons added."""
+    missing = _NO_CUDA.search(str(error))
+    if missing is not None:
+        return ToolchainError(f"the package is for a GPU, and there is no {missing[1]} here", hint=CUDA_HINT)
     reason = sources.other_torch or (
         f"a package does not name its torch: it may be another one than the installed {torch.version}"
     )

@@ -150,7 +150,7 @@ def include_dirs(device: str, torch: Torch) -> tuple[str, ...]:
 def _cuda_include() -> Path:
     folder = compiler.find_header_directory("cuda.h")
     if folder is None:
-        raise ToolchainError("there is no cuda.h", hint="install the CUDA toolkit, or set CUDA_HOME to its directory")
+        raise ToolchainError("there is no cuda.h", hint=torch_mismatch.CUDA_HINT)
     return folder
 
 

@@ -78,9 +78,8 @@ def test_the_standard_of_the_installed_torch_is_known(torch: compiler.Torch) -> 
     assert f"the installed {torch.version} compiled it: as C++11" in note
 
 
-@pytest.mark.parametrize(("package_compiler", "mentioned"), [("g++", False), ("/usr/bin/clang++-17", True)])
-def test_a_compile_error_is_explained(torch: compiler.Torch, package_compiler: str, mentioned: bool) -> None:
-    sources = Sources(
+def sources_of(flags: Flags) -> Sources:
+    return Sources(
         directory=Path(),
         stem="c.wrapper",
         device="cpu",
@@ -88,16 +87,33 @@ def test_a_compile_error_is_explained(torch: compiler.Torch, package_compiler: s
         kernels="",
         extern_nodes="",
         provenance="",
-        compile_flags=replace(FLAGS, compiler=package_compiler),
+        compile_flags=flags,
         link_flags=FLAGS,
         objects=(),
         mapped_weights=None,
         shipped=(),
         wrapper_opt="O1",
     )
+
+
+@pytest.mark.parametrize(("package_compiler", "mentioned"), [("g++", False), ("/usr/bin/clang++-17", True)])
+def test_a_compile_error_is_explained(torch: compiler.Torch, package_compiler: str, mentioned: bool) -> None:
+    sources = sources_of(replace(FLAGS, compiler=package_compiler))
     error = torch_mismatch.explain_compile_error(
         ToolchainError("no"), sources, Compiler("/usr/bin/g++", "g++ 13"), torch
     )
     assert f"another one than the installed {torch.version}" in str(error)
     assert ("it was compiled with clang++-17, and CXX is /usr/bin/g++ here" in str(error)) is mentioned
     assert error.hint == torch_mismatch.HINT
+
+
+@pytest.mark.parametrize(
+    "said", ["driver.h:4:10: fatal error: cuda.h: No such file or directory", "fatal error: 'cuda.h' file not found"]
+)
+def test_a_package_for_a_gpu_where_there_is_no_cuda(torch: compiler.Torch, said: str) -> None:
+    found = ToolchainError(f"others0.cpp does not compile\n{said}")
+    error = torch_mismatch.explain_compile_error(found, sources_of(FLAGS), Compiler("g++", "g++ 13"), torch)
+    assert (str(error), error.hint) == (
+        "the package is for a GPU, and there is no cuda.h here",
+        torch_mismatch.CUDA_HINT,
+    )

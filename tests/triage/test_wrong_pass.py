@@ -61,7 +61,7 @@ def test_the_operator_and_its_line_are_named(tmp_path: Path, monkeypatch: pytest
     (line,) = origin_lines(Chain())
     assert (finding["origin"]["file"], finding["origin"]["line"]) == (str(line.file), line.line)
     assert any("it has no value like that of tanh = aten.tanh.default(" in said for said in finding["evidence"])
-    assert finding["next"] == ["aoti-debug bisect model.pt2 --settings --import sigmoid_for_tanh"]
+    assert finding["next"] == ["aoti-debug bisect model.pt2 --settings --import sigmoid_for_tanh --calls 2"]
     (folder,) = (path for path in (tmp_path / "aoti-debug/triages").iterdir() if not path.is_symlink())
     assert not [path.name for path in folder.iterdir() if "outputs" in path.name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import shlex
 import sys
 import threading
 import time
@@ -38,6 +39,7 @@ from aoti_debug.triage.investigation.triage_runs import TIME_LIMIT, TriageOption
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.finding_kinds import Infinities
 from aoti_debug.triage.results.ranks_finding import ranks_finding
+from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage, triage_races
 from aoti_debug.views.report import report
 from aoti_debug.views.report.page import prepare
@@ -223,14 +225,17 @@ def command(
             finished = (triage_races if races else triage)(chosen, progress, command=words)
         progress.began(_REPORT)
         began = time.monotonic()
-        page = report.write_triage(finished)
+        written, unwritten = _written(finished)
         report_seconds = time.monotonic() - began
     if as_json:
         print_json(findings.to_json(finished.finding))
     else:
-        print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), wording.short_path(page))])
-    if opens:
-        open_page(page)
+        shown = "" if written is None else wording.short_path(written)
+        print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), shown)])
+    if unwritten is not None:
+        raise unwritten
+    if opens and written is not None:
+        open_page(written)
     if timings:
         record = finished.record
         phases = [
@@ -241,6 +246,15 @@ def command(
         ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(finished.finding.kind.exit_code)
+
+
+def _written(finished: TriageDir) -> tuple[Path | None, UsageError | None]:
+    """The page of a triage, or why it could not be written: the finding is told all the same."""
+    try:
+        return report.write_triage(finished), None
+    except UsageError as error:
+        command = shlex.join(["aoti-debug", "report", wording.short_path(finished.path), "-o", "report.html"])
+        return None, UsageError(str(error), hint=f"the finding is in {wording.short_path(finished.path)}: {command}")
 
 
 def _check_script(context: click.Context, script: UserScript) -> None:

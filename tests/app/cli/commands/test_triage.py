@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
 from aoti_debug.app.cli import main
+from aoti_debug.app.cli.commands import triage as command
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding
+from aoti_debug.views.report import report
 from tests import archives
 
 
@@ -28,3 +34,21 @@ def test_wrong_options_are_usage_errors(tmp_path: Path, options: tuple[str, ...]
     model = archives.write(tmp_path / "model.pt2", archives.PROGRAM)
     assert main.run(["triage", str(model), *options, "--out", str(tmp_path / "out")]) == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_a_report_that_cannot_be_written_does_not_take_the_finding_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: object) -> NoReturn:
+        raise UsageError("cannot write index.html: No space left on device", hint="name another file with -o")
+
+    found = Finding(NONFINITE, "NaN in buf0")
+    finished = SimpleNamespace(finding=found, path=tmp_path / "triages/1", record=SimpleNamespace(steps=(), between={}))
+    monkeypatch.setattr(command, "triage", lambda *_, **__: finished)
+    monkeypatch.setattr(report, "write_triage", refuse)
+    model = archives.write(tmp_path / "model.pt2", archives.PROGRAM)
+    assert main.run(["triage", str(model), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert said.out == "\nNOT FINITE NaN in buf0\n"
+    assert "error: cannot write index.html: No space left on device\nhint: the finding is in " in said.err
+    assert f"aoti-debug report {tmp_path / 'triages/1'} -o report.html" in said.err

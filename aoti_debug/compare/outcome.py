@@ -149,7 +149,7 @@ def differs(comparison: Comparison) -> Finding:
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
     possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
-    possible += [] if rounded is None else ["ties may explain it: elements that rounding alone puts in another order"]
+    possible += [] if rounded is None else [_MAY_BE_ROUNDING]
     possible += [may_be_undefined(operator) for operator in comparison.undefined if not operator.outputs]
     where, origin = _with_undefined(comparison, where, _origin(begins, where) if unrepeatable is None else None)
     recovered = any(map(comparison.is_recovered, comparison.differing_outputs))
@@ -171,27 +171,39 @@ def differs(comparison: Comparison) -> Finding:
     )
 
 
+_MAY_BE_ROUNDING = (
+    "rounding may decide these elements: which of two numbers is larger, or which integer a number becomes"
+)
+
+
 @dataclass(frozen=True)
 class _FromRounded:
-    """A launch that wrote integers of an output from inputs that rounding alone makes other than the program's.
+    """A launch that wrote integers of an output from inputs that differ from the program's by no more than rounding.
 
     Attributes:
         output: its number.
         argument: the variable of the output.
         relative: the largest difference of an input, root mean square.
+        equals_eager: eager was seen to make the same integers of these inputs; else the launch runs eager's code.
     """
 
     launch: Launch
     output: int
     argument: str
     relative: float
+    equals_eager: bool
 
     @property
     def text(self) -> str:
         """The sentence on it."""
         written = f"output {self.output} is {self.argument}, which {self.launch.id} {self.launch.kernel} wrote"
-        differs_by = f"differs from the program's in eager by {short(self.relative)} at most (relative)"
-        return f"{written}; eager makes the same of what the launch read, and that {differs_by}"
+        same = (
+            "eager makes the same of what the launch read"
+            if self.equals_eager
+            else "the launch runs the code that eager runs too"
+        )
+        differ = f"differ from the program's in eager by a relative error of {short(self.relative)} at most"
+        return f"{written}; {same}, and its inputs {differ}"
 
 
 def _from_rounded(comparison: Comparison, error: OutputError) -> _FromRounded | None:
@@ -200,7 +212,8 @@ def _from_rounded(comparison: Comparison, error: OutputError) -> _FromRounded | 
     name = names[error.index] if is_exact(error.dtype) and error.index < len(names) else ""
     written = (row for row in reversed(comparison.rows) if any(a.written and a.name == name for a in row.launch.args))
     row = next(written, None) if name else None
-    if row is None or not (row.same_code or any(o.argument == name and o.equals_eager for o in row.outputs)):
+    equals_eager = row is not None and any(o.argument == name and o.equals_eager for o in row.outputs)
+    if row is None or not (row.same_code or equals_eager):
         return None
     flow, inherited = Dataflow(comparison.run), {one.launch.id: one.inherited or {} for one in comparison.rows}
     largest = 0.0
@@ -216,7 +229,7 @@ def _from_rounded(comparison: Comparison, error: OutputError) -> _FromRounded | 
         if relative > rounding_in(argument.layout.dtype):
             return None
         largest = max(largest, relative)
-    return _FromRounded(row.launch, error.index, name, largest) if largest else None
+    return _FromRounded(row.launch, error.index, name, largest, equals_eager) if largest else None
 
 
 def _with_undefined(

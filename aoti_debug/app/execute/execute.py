@@ -41,7 +41,7 @@ from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 _SHARED = ("stderr.log", crash_stacks.PYTHON, run_directory.PACKAGES, COMPILED)  # by the runs of a process
 _FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # as Ctrl-C, and who ends a server, send them
-KILLED = 128  # and the number of the signal: what a shell says
+_KILLED = 128  # and the number of the signal: what a shell says
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _exit_code(report: Report, *, has_finding: bool) -> int:
     if report.returncode >= 0:
         return report.returncode
     is_fault = runner.exit_of(report).kind is ExitKind.FAULT
-    return EXIT_FINDING if has_finding and is_fault else KILLED - report.returncode
+    return EXIT_FINDING if has_finding and is_fault else _KILLED - report.returncode
 
 
 def _ended_by(report: Report) -> str:

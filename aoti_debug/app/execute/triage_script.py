@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.app.execute.execute import KILLED, ExecutedScript, execute
+from aoti_debug.app.execute.execute import ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import FailedCall
 from aoti_debug.app.execute.replacements import COMPILED
 from aoti_debug.app.torch_compile import cached_build
@@ -236,7 +236,7 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
 def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:
     """What else ended the script, and the graphs of `torch.compile` that have no package."""
     parts, commands = [], []
-    if executed.verdict is None and not executed.killed and 0 < executed.exit_code < KILLED:
+    if executed.verdict is None and executed.exit_code and not (executed.killed or executed.ended_by):
         parts.append(f"why the script ended with exit code {executed.exit_code} (it may have written it to stderr)")
     run = failed.run.path if executed.result is None else executed.result.run.path
     for file in sorted((run / COMPILED).resolve().glob(f"*/{GRAPHS}")):

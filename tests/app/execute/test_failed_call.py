@@ -175,10 +175,10 @@ def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     compiled.add(GraphEntry("graph1", "inference", "m.py:2 in g", eager="no lowering"))
     (folder.parent / "latest").symlink_to(folder)
     called = FailedCall(run.run, packages / "package.pt2", 0, None, "nothing was seen in it")
-    executed = execute.ExecutedScript(3, failed=called)
+    executed = execute.ExecutedScript(255, failed=called)  # as by sys.exit(-1)
     left = triage_script._unseen(executed, called)
     assert [part.partition(":")[0] for part in left.parts] == [
-        "why the script ended with exit code 3 (it may have written it to stderr)",
+        "why the script ended with exit code 255 (it may have written it to stderr)",
         "how the code of torch.compile itself overwrites inputs",
         "the graph of m.py",
     ]
@@ -224,7 +224,9 @@ def test_a_process_of_a_script_is_started_again_by_the_command_of_the_script(tmp
     assert found.run.info.command == words
 
 
-@pytest.mark.parametrize("end", [{"exit_code": 0}, {"exit_code": 1, "killed": "no progress"}, {"exit_code": 143}])
+@pytest.mark.parametrize(
+    "end", [{"exit_code": 0}, {"exit_code": 1, "killed": "no progress"}, {"exit_code": 143, "ended_by": "SIGTERM"}]
+)
 def test_a_script_that_ended_well_or_was_ended_leaves_nothing_open(tmp_path: Path, end: dict[str, Any]) -> None:
     run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
     called = FailedCall(run.run, tmp_path / "package.pt2", 0, None, "nothing was seen in it")

@@ -13,6 +13,7 @@ from aoti_debug.base.errors import TargetError, ToolchainError
 from aoti_debug.base.machine.compiler import find_program
 from aoti_debug.compare.locate_operator import LocatedOperand, called_in_eager, trace_fault
 from aoti_debug.package.launch_traits import traits_of
+from aoti_debug.repro.operators import is_of_torch
 from aoti_debug.repro.repro import missing_inputs
 from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -37,7 +38,7 @@ from aoti_debug.triage.memory_errors.explain_access import best_access, explain,
 from aoti_debug.triage.results.finding_kinds import CONTRACT, OVERRUN, UNINITIALISED
 
 _MAX_OPERATORS = 4  # that are replayed, or named
-_OF_TORCH = ("aten", "prims", "prim", "quantized", "inductor", "aoti_debug")  # namespaces of operators
+_OF_TOOLS = ("inductor", "aoti_debug")  # namespaces of operators that are nobody's model's
 POISONS = (0xFF, 0x3B)  # NaN and -1; a small number in every float format
 
 
@@ -182,9 +183,10 @@ def _of_own_operators(investigation: Investigation, finding: Finding, run: RunDi
         if again is None or repro is None:
             continue
         confirmation = replay.run(repro, again, saved.run, replay.EXACT, investigation.steps)
-        if any(evidence.outcome == "fault" for evidence in confirmation.evidence):
+        if any(evidence.outcome == "fault" and evidence.what in DEATHS for evidence in confirmation.evidence):
             said = f"{again.id} {again.kernel} crashes alone, too, replayed with its inputs"
-            found = replace(finding, where=place_of(again), evidence=(said, *finding.evidence))
+            possible = (*finding.possible, "alone, it may lack what its process had set up for it")
+            found = replace(finding, where=place_of(again), evidence=(said, *finding.evidence), possible=possible)
             return Outcome(replay.of_fault(found, confirmation), saved.run)
     if not own:
         return Outcome(finding, run)
@@ -194,9 +196,10 @@ def _of_own_operators(investigation: Investigation, finding: Finding, run: RunDi
 
 
 def _is_own_operator(launch: Launch) -> bool:
-    """True if the code of a launch is an operator that is not torch's."""
+    """True if the code of a launch that returned is an operator that is not torch's."""
     namespace, colons, _ = launch.kernel.partition("::")
-    return bool(colons) and namespace not in _OF_TORCH and launch.status is LaunchStatus.RETURNED
+    is_of_others = is_of_torch(launch.kernel) or namespace in _OF_TOOLS
+    return bool(colons) and not is_of_others and launch.status is LaunchStatus.RETURNED
 
 
 def _with_eager(investigation: Investigation, finding: Finding, run: RunDir) -> Finding:

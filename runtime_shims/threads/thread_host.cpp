@@ -63,9 +63,15 @@ Tensors taken(void* const* handles, uint64_t count) {
 
 void* given(const at::Tensor& tensor) { return std::make_unique<at::Tensor>(tensor).release(); }
 
+// All elements, row-major, on the CPU; also of a sparse tensor, which has no strides.
+at::Tensor row_major(const at::Tensor& tensor) {
+  const at::Tensor here = tensor.cpu();
+  return (here.layout() == at::kStrided ? here : here.to_dense()).contiguous();
+}
+
 bool equal_bits(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.dtype() != b.dtype()) return false;
-  const at::Tensor first = a.cpu().contiguous(), second = b.cpu().contiguous();
+  if (a.sizes() != b.sizes() || a.dtype() != b.dtype() || a.layout() != b.layout()) return false;
+  const at::Tensor first = row_major(a), second = row_major(b);
   return first.nbytes() == 0 || memcmp(first.data_ptr(), second.data_ptr(), first.nbytes()) == 0;
 }
 

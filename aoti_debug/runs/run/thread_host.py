@@ -222,14 +222,15 @@ def first_difference(output: int, expected: torch.Tensor, actual: torch.Tensor) 
 
     Args:
         output: the number of the output that both are.
-        expected, actual: on the CPU; their bits differ somewhere, or their sizes or dtypes do.
+        expected, actual: on the CPU; their bits differ somewhere, or their sizes, dtypes or layouts do.
     """
     import torch
 
-    if expected.shape != actual.shape or expected.dtype != actual.dtype:
-        values = (f"{expected.dtype} {tuple(expected.shape)}", f"{actual.dtype} {tuple(actual.shape)}")
-        return OutputElement(output=output, index=(), values=values, different=0, elements=0)
-    sides = [side.detach().contiguous().reshape(-1) for side in (expected, actual)]
+    kinds = (_kind(expected), _kind(actual))
+    if kinds[0] != kinds[1]:
+        return OutputElement(output=output, index=(), values=kinds, different=0, elements=0)
+    dense = [side if side.layout is torch.strided else side.to_dense() for side in (expected, actual)]
+    sides = [side.detach().contiguous().reshape(-1) for side in dense]
     a, b = (side.view(torch.uint8).reshape(side.numel(), -1) for side in sides)
     differing = (a != b).any(1).nonzero().reshape(-1)
     first = int(differing[0])
@@ -244,6 +245,14 @@ def first_difference(output: int, expected: torch.Tensor, actual: torch.Tensor) 
         different=len(differing),
         elements=expected.numel(),
     )
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    """ "torch.float32 (2, 3)", "torch.float32 (2, 3), torch.sparse_coo"."""
+    import torch
+
+    layout = "" if tensor.layout is torch.strided else f", {tensor.layout}"
+    return f"{tensor.dtype} {tuple(tensor.shape)}{layout}"
 
 
 def _text(element: torch.Tensor) -> str:

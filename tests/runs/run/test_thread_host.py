@@ -40,6 +40,14 @@ def test_an_output_without_dimensions() -> None:
     assert first_difference(0, torch.tensor(1.0), torch.tensor(2.0)).index == ()
 
 
+def test_a_sparse_output() -> None:
+    expected = torch.tensor([[0.0, 2.0], [0.0, 0.0]])
+    found = first_difference(0, expected.to_sparse(), torch.tensor([[0.0, 3.0], [0.0, 1.0]]).to_sparse())
+    assert (found.index, found.values, found.different, found.elements) == ((0, 1), ("2", "3"), 2, 4)
+    other = first_difference(0, expected, expected.to_sparse())
+    assert other.values == ("torch.float32 (2, 2)", "torch.float32 (2, 2), torch.sparse_coo")
+
+
 def test_outputs_of_other_sizes() -> None:
     found = first_difference(1, torch.zeros(2, 3), torch.zeros(3))
     assert (found.index, found.elements) == ((), 0)

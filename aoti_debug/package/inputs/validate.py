@@ -56,19 +56,23 @@ def weight_mismatches(given: Mapping[str, Any], constants: Iterable[Constant]) -
 
 def _weight_mismatch(name: str, tensor: Tensor, constant: Constant) -> Mismatch | None:
     dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+    laid_out = _lengths(shape, tensor.stride())
+    if dtype == constant.dtype and laid_out == _lengths(constant.shape, constant.strides):
+        return None
     if (dtype, shape) != (constant.dtype, constant.shape):
         promised, found = f"{constant.dtype}{_list(list(constant.shape))}", f"{dtype}{_list(list(shape))}"
         is_shape = shape != constant.shape
         advice = f"its shape has to be {_list(list(constant.shape))}" if is_shape else f"convert it to {constant.dtype}"
         sentence = f"weight {name} was given as {found}; the model was compiled for {promised} and reads its memory so"
         return Mismatch(name, -1, "shape" if is_shape else "dtype", promised, found, sentence, advice)
-    strides = tensor.stride()
-    pairs = zip(shape, strides, constant.strides, strict=True)
-    if 0 in shape or all(size == 1 or actual == expected for size, actual, expected in pairs):
-        return None
-    promised, found = _list(list(constant.strides)), _list(list(strides))
+    promised, found = _list(list(constant.strides)), _list(list(tensor.stride()))
     sentence = f"weight {name} was given with strides {found}; the model reads its memory with {promised}"
     return Mismatch(name, -1, "strides", promised, found, sentence, _layout_advice("tensor", tensor, constant.strides))
+
+
+def _lengths(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """The sizes and strides that say where elements lie: not those of dimensions of size 1."""
+    return [(0, 0)] if 0 in shape else [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
 
 
 def _count_mismatch(expected: str, actual: str, sentence: str, signature: ModelSignature) -> Mismatch:

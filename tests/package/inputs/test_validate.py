@@ -11,6 +11,7 @@ from aoti_debug.package.manifest import Constant
 CONSTANTS = (
     Constant("l_weight", "l.weight", "float32", (4, 6), (6, 1), folded=False),
     Constant("l_row", "l.row", "float32", (1, 6), (6, 1), folded=False),
+    Constant("count", "count", "int64", (), (), folded=False),
     Constant("folded_0", "", "float32", (2,), (1,), folded=True),
 )
 
@@ -18,6 +19,7 @@ CONSTANTS = (
 @pytest.mark.parametrize("name", ["l.weight", "l_weight"])
 def test_what_fits_is_no_mismatch(name: str) -> None:
     assert weight_mismatches({name: torch.ones(4, 6), "l.row": torch.ones(6, 1).t()}, CONSTANTS) == ()
+    assert weight_mismatches({"count": torch.ones(1, dtype=torch.int64), "l.row": torch.ones(6)}, CONSTANTS) == ()
     assert weight_mismatches({"unknown": torch.ones(9)}, CONSTANTS) == ()  # torch itself refuses such a name
 
 
@@ -40,3 +42,8 @@ def test_each_property_that_torch_does_not_check(given: torch.Tensor, kind: str,
     assert found.sentence.startswith("weight l.weight was given ")
     assert said in found.sentence
     assert advice in found.advice
+
+
+def test_no_elements_are_not_one_element() -> None:
+    (found,) = weight_mismatches({"count": torch.ones(0, dtype=torch.int64)}, CONSTANTS)
+    assert found.kind == "shape"

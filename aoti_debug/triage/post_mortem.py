@@ -22,6 +22,7 @@ from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.native import core_file, core_stacks, crash_stacks
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.base.native.frames import short_name
 from aoti_debug.instrument.builder.build import manifest_of
 from aoti_debug.package.manifest import Manifest, Site
 from aoti_debug.package.pt2 import archive
@@ -218,6 +219,11 @@ def _of_stack(case: _Case) -> Outcome:
         possible.append(f"it may be any of {len(found.sites)} launches of {found.sites[0].kernel}: {lines}")
     if stack.address is not None:
         evidence.append(f"the thread accessed address {stack.address:#x}")
+    thrower = _thrower(stack)
+    if thrower:
+        evidence.append(f"nothing caught the exception that {thrower} threw")
+    if _RUNNER in thrower:
+        possible.append("a launch may have failed before: the runner throws when the model has returned an error")
     return Outcome(
         Finding(
             FAULT if case.signal else HANG,
@@ -233,6 +239,17 @@ def _of_stack(case: _Case) -> Outcome:
         ),
         None,
     )
+
+
+_RUNNER = "AOTIModelContainerRunner"
+
+
+def _thrower(stack: Stack) -> str:
+    """The function whose C++ exception ended the process, as nothing caught it; "" elsewhere."""
+    names = [short_name(frame.function) for frame in stack.frames]
+    if "std::terminate" not in names or "__cxa_throw" not in names:
+        return ""
+    return next(iter(names[names.index("__cxa_throw") + 1 :]), "")
 
 
 def _guilty(case: _Case) -> tuple[Stack, SiteInCore]:

@@ -14,9 +14,12 @@ import torch
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine.steps import OutOfTime
 from aoti_debug.base.native import core_file
+from aoti_debug.base.native.crash_stacks import Stack
+from aoti_debug.base.native.frames import StackFrame
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, UNFINISHED, Finding
 from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.triage import post_mortem
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.triage_directory import TriageDir
@@ -149,3 +152,26 @@ def test_a_core_that_was_written_while_the_process_ran(faulty_package: Path, tmp
     assert finding.where is not None
     assert finding.where.launch == "0.2"
     assert "the core was written while the process ran: no signal ended it" in words(finding)
+
+
+@pytest.mark.parametrize(
+    ("functions", "thrower"),
+    [
+        (
+            (
+                "abort",
+                "std::terminate()",
+                "__cxa_throw",
+                "torch::inductor::Runner::run_impl(std::vector<int>&)",
+                "main",
+            ),
+            "torch::inductor::Runner::run_impl",
+        ),
+        (("abort", "std::terminate()", "main"), ""),
+        (("abort", "main"), ""),
+        (("abort", "std::terminate()", "__cxa_throw"), ""),
+    ],
+)
+def test_an_exception_that_nothing_caught_is_told_with_what_threw_it(functions: tuple[str, ...], thrower: str) -> None:
+    stack = Stack(1, "SIGABRT", None, tuple(StackFrame(name) for name in functions))
+    assert post_mortem._thrower(stack) == thrower

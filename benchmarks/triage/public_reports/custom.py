@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmarks.triage.public_reports.operators import pairs, remembering, route, turned
+from benchmarks.triage.public_reports.operators import pairs, remembering, route, spilled, turned
 from benchmarks.triage.public_reports.report import CHANGED, Example, Report
 
 
@@ -51,6 +51,54 @@ class Hits(nn.Module):
         hits = x.nonzero().squeeze(1)  # culprit
         torch._check(hits.shape[0] == w.shape[0])
         return x[hits] * w
+
+
+class Spilled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        h = spilled(x.relu())  # culprit
+        return h.sin().softmax(-1)
+
+
+class Counter(nn.Module):
+    counter: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("counter", torch.ones(1))
+
+    def forward(self) -> Tensor:
+        self.counter = self.counter + 1.0  # culprit
+        return self.counter
+
+
+class Channels(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.scale = nn.Parameter(torch.rand(36, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * self.scale).relu().mean((2, 3))
+
+
+class Solved(nn.Module):
+    def forward(self, factors: Tensor, pivots: Tensor, b: Tensor) -> Tensor:
+        return torch.linalg.ldl_solve(factors, pivots, b).sin()  # culprit
+
+
+def _channels() -> Example:
+    torch.manual_seed(0)
+    x = torch.randn(2, 36, 16, 16)
+    return Example(Channels(), (x,), (x[:, :9],))
+
+
+def _solved() -> Example:
+    torch.manual_seed(0)
+    a = torch.randn(10, 10)
+    good = torch.linalg.ldl_factor(a + a.T)
+    bad = torch.tensor([4, 100_000, 3, 9, -70_000, 6, 9, 5, 9, 8], dtype=torch.int32)
+    b = torch.randn(10, 10)
+    return Example(Solved(), (good.LD, good.pivots, b), (good.LD, bad, b))
 
 
 class PastEnd(nn.Module):
@@ -135,6 +183,41 @@ REPORTS = (
         (r"aten\._assert_scalar",),
         ("w",),
         false=(r"out of bounds",),
+    ),
+    Report(
+        159154,
+        "heap corruption: an operator writes past the end of its result",
+        lambda: _normal(Spilled(), 4, 24),
+        "package dies",
+        ("fault", "overrun"),
+        (r"public_reports(::|\.)spilled",),
+        false=(r"softmax",),
+    ),
+    Report(
+        165444,
+        "a buffer that the model overwrites is always what it was",
+        lambda: Example(Counter(), ()),
+        "same",
+        ("wrong_value",),
+        (r"aten\.add",),
+        options=("--calls", "3"),
+    ),
+    Report(
+        153992,
+        "a package that was compiled for 36 channels is called with 9 of them",
+        _channels,
+        "eager raises",
+        ("contract",),
+        elements=("x",),
+        command="compiled",
+    ),
+    Report(
+        148866,
+        "pivots that LAPACK does not take",
+        _solved,
+        "both raise",
+        ("fault",),
+        (r"linalg_ldl_solve",),
     ),
     Report(
         96937,

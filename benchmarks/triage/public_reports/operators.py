@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 
@@ -134,3 +136,18 @@ def passed(x: Tensor) -> Tensor:
 
 
 _KEPT: list[Tensor] = []
+
+
+@torch.library.custom_op("public_reports::spilled", mutates_args={})
+def spilled(x: Tensor) -> Tensor:
+    """Writes 4 KiB past the end of its result."""
+    result = torch.empty(x.shape)
+    memory = (ctypes.c_float * (result.numel() + 1024)).from_address(result.data_ptr())
+    for place, value in enumerate([*(x * 0.5).flatten().tolist(), *([1e30] * 1024)]):
+        memory[place] = value
+    return result
+
+
+@spilled.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)

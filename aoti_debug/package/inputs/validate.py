@@ -72,7 +72,8 @@ def _weight_mismatch(name: str, tensor: Tensor, constant: Constant) -> Mismatch 
 
 def _lengths(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
     """The sizes and strides that say where elements lie: not those of dimensions of size 1."""
-    return [(0, 0)] if 0 in shape else [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
+    lengths = zip(shape, strides, strict=True)
+    return [(0, 0)] if 0 in shape else [(size, stride) for size, stride in lengths if size != 1]
 
 
 def _count_mismatch(expected: str, actual: str, sentence: str, signature: ModelSignature) -> Mismatch:

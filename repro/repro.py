@@ -32,6 +32,9 @@ from aoti_debug.runs.rundir.timeline import Launch
 if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader
 
+_LIMITS = "AOTI_DEBUG_MAX_BYTES, AOTI_DEBUG_MAX_FILES and AOTI_DEBUG_MAX_TENSOR_BYTES limit what is saved"
+_NEVER_SAVED = "tensors of this layout are never saved; aoti-debug show {} shows what is recorded"
+
 
 @dataclass(frozen=True)
 class Repro:
@@ -159,5 +162,10 @@ def _check_complete(run: RunDir, recorded: RecordedLaunch, arguments: ReproArgum
         raise RunDirError(
             f"launch {recorded.id} of {recorded.site.kernel} cannot be replayed; not saved: "
             + "; ".join([*missing, *stops]),
-            hint="AOTI_DEBUG_MAX_BYTES, AOTI_DEBUG_MAX_FILES and AOTI_DEBUG_MAX_TENSOR_BYTES limit what is saved",
+            hint=_NEVER_SAVED.format(recorded.id) if all(map(_is_never_saved, missing)) else _LIMITS,
         )
+
+
+def _is_never_saved(missing: str) -> bool:
+    """True if the runtime saves no tensor of the kind, whatever is asked for: it has no strides, or is quantized."""
+    return "(not read: layout " in missing or "(not read: quantized " in missing

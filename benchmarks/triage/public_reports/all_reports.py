@@ -10,14 +10,16 @@ from benchmarks.triage.public_reports import (
     given,
     healthy,
     indices,
+    meanings,
+    no_faults,
     nonfinite,
     numbers,
     undefined,
 )
 from benchmarks.triage.public_reports.report import Report
 
-REPORTS: dict[str, Report] = {
-    report.name: report
-    for module in (given, indices, numbers, nonfinite, builds, custom, healthy, undefined, alike, contracts)
-    for report in module.REPORTS
-}
+_MODULES = (
+    *(given, indices, numbers, nonfinite, builds, custom, healthy, undefined),
+    *(alike, contracts, meanings, no_faults),
+)
+REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

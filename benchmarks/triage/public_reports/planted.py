@@ -167,6 +167,54 @@ def _saturating(right: Function) -> Function:
     return wrong
 
 
+def _whole_windows(right: Function) -> Function:
+    """A mean over windows that divides each by the size of a whole one."""
+
+    def wrong(x: Any, size: Any, *args: Any, **keywords: Any) -> Any:
+        return right(x, size, *args, **{**keywords, "divisor_override": size[0] * size[-1]})
+
+    return wrong
+
+
+def _without_factor(x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+    where = [None] * (dim % x.dim()) + [index]
+    return _aten("index_put")(x, where, source, accumulate=True)
+
+
+def _other_order(x: Any, dim: int = -1, *descending: bool) -> Any:
+    """Sorts so that the later of equal elements comes first."""
+    values, order = _aten("sort.stable")(x.flip(dim), stable=True, dim=dim, descending=any(descending))
+    return values, x.shape[dim] - 1 - order
+
+
+def _angle_of_numbers(x: Any) -> Any:
+    """The angle of real numbers, and 0 of NaN."""
+    import torch
+
+    return torch.where(x < 0, torch.full_like(x, torch.pi), torch.zeros_like(x))
+
+
+def _multiplying_relu(_: Function) -> Function:
+    def wrong(x: Any) -> Any:
+        from torch._inductor.lowering import to_dtype
+
+        is_positive = to_dtype(_lowered("gt.Scalar")(x, 0), x.get_dtype())
+        return _lowered("mul.Tensor")(x, is_positive)
+
+    return wrong
+
+
+def _comparing_copysign(x: Any, sign: Any) -> Any:
+    return x.abs() if sign >= 0 else -x.abs()
+
+
+def _next_columns(right: Function) -> Function:
+    def wrong(x: Any, part: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+        return right(x, part, dim, start + 1, end + 1, step)
+
+    return wrong
+
+
 def _prims_lowering(name: str, wrong: Callable[[Function], Function]) -> Plant:
     def plant() -> None:
         import torch
@@ -236,6 +284,14 @@ PLANTS: dict[str, Plant] = {
     "asinh by its formula": _decomposition("asinh", lambda x: (x + (x * x + 1).sqrt()).log()),
     "acosh by its formula": _decomposition("acosh", lambda x: (x + (x * x - 1).sqrt()).log()),
     "sinh by exponentials": _decomposition("sinh", lambda x: (x.exp() - (-x).exp()) * 0.5),
+    "index_add forgets its factor": _decomposition("index_add", _without_factor),
+    "equal numbers in the other order": _decomposition("sort", _other_order),
+    "windows are always whole": _lowering("avg_pool2d", _whole_windows),
+    "searchsorted is one too far": _lowering("searchsorted.Tensor", _one_too_far),
+    "the angle of NaN is 0": _decomposition("angle", _angle_of_numbers),
+    "relu multiplies": _lowering("relu", _multiplying_relu),
+    "copysign compares": _decomposition("copysign.Scalar", _comparing_copysign),
+    "slice_scatter is one too far": _lowering("slice_scatter", _next_columns),
     "buffers keep what they held": _forgotten_state,
     "a pass takes sin for cos": _cosines,
     "cummin asserts": _lowering("cummin", _raising(AssertionError, "0 <= dim < 0")),

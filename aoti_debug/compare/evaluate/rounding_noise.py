@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate.arguments import is_floating
 from aoti_debug.compare.evaluate.arithmetic import LARGE, Narrow, unit
 from aoti_debug.compare.evaluate.function_bounds import bound_of
-from aoti_debug.package.reference.program import Node
+from aoti_debug.package.reference.program import Node, operator_name
 
 if TYPE_CHECKING:
     import torch
@@ -75,15 +75,31 @@ class RoundingNoise:
         return drawn.mul_(2).sub_(1).mul_(step).add_(1).to(value.device)
 
 
+_REDUCES = frozenset({"sum", "mean", "var", "var_mean", "std", "std_mean", "prod", "linalg_vector_norm"})
+
+
 def approximated(node: Node, result: Any, generator: torch.Generator) -> Any:
-    """The result of a function that kernels approximate, moved by its bound; any other as it is."""
+    """The result of a function that kernels approximate, moved by its bound, or of a reduction, moved by its rounding.
+
+    All that reads the result of a reduction has the same error: in a mean of what is left it does not average out. The
+    result of any other operator is what it is.
+    """
     import torch
 
-    bound = bound_of(node.target)
-    if bound is None or not isinstance(result, torch.Tensor) or not result.is_floating_point():
+    if isinstance(result, list | tuple):
+        return type(result)([approximated(node, item, generator) for item in result])
+    if not isinstance(result, torch.Tensor) or not result.is_floating_point():
         return result
-    signs = torch.randint(0, 2, result.shape, generator=generator).to(result.device) * 2 - 1
-    return result * (1 + signs * (_UNIT * bound.on(str(result.device))))
+    bound = bound_of(node.target)
+    if bound is not None:
+        step = _UNIT * bound.on(str(result.device))
+    elif operator_name(node.target) in _REDUCES:
+        dtype = next((type_.dtype for type_ in node.types[:1] if type_ is not None), "")
+        step = min(_UNIT, _UNITS.get(dtype, _UNIT))
+    else:
+        return result
+    signs = torch.randint(0, 2, result.shape, generator=generator).to(result.device, result.dtype) * 2 - 1
+    return result * (1 + signs * step)
 
 
 def moved(value: Any, generator: torch.Generator, units: float) -> Any:

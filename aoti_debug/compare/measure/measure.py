@@ -9,9 +9,9 @@ Elsewhere, with sums for instance, it is for an element with the reference r (co
     + 8 · g · (u · |r| + change)                 rounding within the kernel
     + 4 · eager                                  what eager and the kernel's arithmetic get wrong themselves
 
-where u is the unit of the kernel's arithmetic (2⁻²³; float64: 2⁻⁵²), `change` how much r moves when every input is
-perturbed by one such unit at random, and every function by its bound, and g = 1 + √n / 4 grows with the number n of
-terms in the longest sum.
+where u is the unit of the kernel's arithmetic (2⁻²³; float64: 2⁻⁵²), `change` how much r moves when every input, and
+the result of every reduction, is perturbed by one such unit at random, and every function by its bound, and
+g = 1 + √n / 4 grows with the number n of terms in the longest sum.
 `change` and `eager` are the largest of all elements of similar size (|r| within a factor of about 2⁸): an element that
 happens to come out exactly right says nothing about its neighbours. The perturbation is only computed where the rest
 does not suffice.

@@ -335,6 +335,9 @@ class FaultyOutput:
     fault: str
 
 
+UNWRITTEN = "gives memory that is read before it is written"  # of an operator
+
+
 @dataclass(frozen=True)
 class UndefinedResult:
     """An operator of the exported program that does what its graph does not say, as it was seen in eager.

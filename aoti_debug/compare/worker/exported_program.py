@@ -21,7 +21,7 @@ from aoti_debug.compare.evaluate.functions import (
     missing_function_reason,
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
-from aoti_debug.compare.protocol.measurement import InexactResult, UndefinedResult
+from aoti_debug.compare.protocol.measurement import UNWRITTEN, InexactResult, UndefinedResult
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors, KnownValue, RecordedWeight
 from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
@@ -265,7 +265,7 @@ def undefined_results(source: ExportedSource, called: Program) -> Iterator[Undef
         other = returned_with(source, usual | {name: 1})
         outputs = () if other is None else different_outputs(first, other)
         if outputs:
-            seen = "gives memory that is read before it is written: with other numbers in it, in eager, "
+            seen = f"{UNWRITTEN}: with other numbers in it, in eager, "
             yield UndefinedResult(name, f"{seen}{outputs_text(outputs)} changes", outputs)
 
 

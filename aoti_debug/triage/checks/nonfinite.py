@@ -11,6 +11,7 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.bad_elements import TracedElement
+from aoti_debug.compare.protocol.measurement import UNWRITTEN
 from aoti_debug.compare.text import alteration_sentences, output_text
 from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding, Place
 from aoti_debug.runs.diagnosis.output_values import output_values
@@ -24,8 +25,10 @@ from aoti_debug.triage.investigation.confirm_by_repro import proof
 from aoti_debug.triage.investigation.graph_trace import with_graph, with_origin
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.nonfinite import nonfinite
+from aoti_debug.triage.nonfinite.finding_text import HELD
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
+from aoti_debug.triage.results import wrong_value_finding
 
 FOLDER = "origin"  # of the files that take the place of a run's own
 _MAX_OUTPUTS = 2
@@ -83,8 +86,23 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     )
     also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
     found = replace(outcome.finding, evidence=evidence, also=also)
+    if wrong is not None and where.launch in wrong.needed:
+        found = wrong_value.with_search(_made_by_launch(found, wrong), investigation, investigation.first.run)
     found = _of_lost(_also_in_eager(found, investigation.run_measured().run, comparison.outputs), comparison)
     return replace(outcome, finding=_of_unwritten(found, comparison))
+
+
+def _made_by_launch(finding: Finding, wrong: Suspicion) -> Finding:
+    """The finding of a launch whose program makes other values of the same inputs: they are not to blame.
+
+    The origin is the operator that is wrong, where only one can be.
+    """
+    is_first = finding.where is not None and wrong.launch is not None and wrong.launch.id == finding.where.launch
+    operator = wrong.finding.origin if is_first else None
+    came_in = finding.origin is not None and not finding.origin.launch
+    if operator is None and not came_in:
+        return finding
+    return replace(finding, what=finding.what.partition(HELD)[0], origin=operator, chain=())
 
 
 def _of_lost(finding: Finding, comparison: Comparison) -> Finding:
@@ -101,7 +119,7 @@ def _of_unwritten(finding: Finding, comparison: Comparison) -> Finding:
 
     What gives the memory is the origin if every output that is NaN or infinite otherwise than in eager depends on it.
     """
-    unwritten = [operator for operator in comparison.undefined if operator.outputs]
+    unwritten = [operator for operator in comparison.undefined if operator.seen.startswith(UNWRITTEN)]
     if not unwritten:
         return finding
     seen = tuple(operator.text for operator in unwritten)
@@ -124,7 +142,9 @@ def _of_program(comparison: Comparison, wrong: Suspicion | None, launch: str) ->
         return tuple(alteration_sentences(comparison))
     if wrong is None or wrong.launch is None or wrong.launch.id != launch:
         return ()
-    return (f"from the same inputs, its program computes something else: {wrong.finding.what}",)
+    row = comparison.first_wrong
+    computed = () if row is None or row.launch.id != launch else wrong_value_finding.operators_of(row)
+    return (f"from the same inputs, its program computes something else: {wrong.finding.what}", *computed)
 
 
 def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     if launch is None:
         is_search = suspicion.finding.where is None or not suspicion.finding.where.launch
         finding = suspicion.finding
-        finding = _with_search(finding, investigation, suspicion.run) if is_search else finding
+        finding = with_search(finding, investigation, suspicion.run) if is_search else finding
         return Outcome(finding, suspicion.run)
     confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
     if confirmation.repro is not None:
@@ -121,7 +121,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     outcomes = [trial.evidence.outcome for trial in of_source]
     stage = wrong_value_finding.stage(launch, outcomes, suspicion.undefined)
     if finding.origin is None and AS_RECORDED in outcomes:  # the lowering of one of several operators
-        finding = _with_search(finding, investigation, suspicion.run)
+        finding = with_search(finding, investigation, suspicion.run)
     seen = tuple(
         f"its source, replayed with checks: {replay.headline(trial.evidence)}"
         for trial in of_source
@@ -131,7 +131,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     return Outcome(replace(finding, evidence=(*seen, *finding.evidence, *stage, *proved)), suspicion.run)
 
 
-def _with_search(finding: Finding, investigation: Investigation, run: RunDir) -> Finding:
+def with_search(finding: Finding, investigation: Investigation, run: RunDir) -> Finding:
     """The finding with the command that looks for the pass or the lowering, where there is a program to build.
 
     Args:

@@ -20,7 +20,7 @@ from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.run_findings import element_text, ended_with, has_message
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
-from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
+from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text, reduced_text
 from aoti_debug.triage.nonfinite.finding_text import SHOWN
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/"}
@@ -38,9 +38,7 @@ def _computation(made: Made) -> str:
         rows = "; ".join(_row(operand) for operand in made.operands if operand.count > 1)
         text = f"{name} of {rows}" if rows else name
         text += f", with {', '.join(made.sizes)}," if made.sizes else ""
-        return (
-            overflow_text(f"{text} is {exact:.6g}", made.dtype) if math.isfinite(exact) else f"{text} is {made.value}"
-        )
+        return reduced_text(text, exact, made.dtype) if math.isfinite(exact) else f"{text} is {made.value}"
     text = _equation(name, made.operands)
     if name == "convert_element_type" and math.isfinite(exact):
         return overflow_text(f"{_operand(made.operands[0])}", made.dtype)

@@ -247,7 +247,15 @@ def _reduction_text(operation: Operation) -> str:
     if plus or minus:
         return f"the {operation.name} of {row.numel()} elements, {plus} +Inf and {minus} -Inf among them"
     exact = float(operation.exact)
-    return overflow_text(f"the {operation.name} of {row.numel()} elements is {exact:.6g}", operation.dtype)
+    return reduced_text(f"the {operation.name} of {row.numel()} elements", exact, operation.dtype)
+
+
+def reduced_text(text: str, exact: float, dtype: str) -> str:
+    """ "the sum of 64 elements is 7e+38, beyond the largest float32 (3.4e+38)"; of a result within it, what may be."""
+    found = f"{text} is {exact:.6g}"
+    if dtype in LARGEST and abs(exact) <= LARGEST[dtype]:
+        return f"{found}; on the way to it, a part may have gone beyond the largest {dtype} ({LARGEST[dtype]:.6g})"
+    return overflow_text(found, dtype)
 
 
 def overflow_text(text: str, dtype: str) -> str:

@@ -23,6 +23,7 @@ from aoti_debug.runs.show.calls_and_replays import first_replays
 from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrial
 
+HELD = ", from "  # before the value that a NaN was made of
 SHOWN = 1  # sentence of a trial that leads the evidence where an input is the origin
 _MAX_LINES = 3
 
@@ -101,7 +102,7 @@ def _what(run: RunDir, case: NonfiniteCase, trial: OriginTrial | None) -> str:
     if not case.becomes_nan:
         what = held
     elif is_external:
-        what = f"NaN in {nan}, from {held}" if is_shown else f"NaN in {nan}"
+        what = f"NaN in {nan}{HELD}{held}" if is_shown else f"NaN in {nan}"
     else:
         what = f"{held}, which becomes NaN in {nan}" if is_shown else f"{held}, and NaN in {nan}"
     replay = _replay_of(run, occurrence)

@@ -84,7 +84,7 @@ def _wrong(comparison: Comparison) -> Finding:
     elements = wording.pluralize(worst.count, "element")
     are = "is" if worst.wrong == 1 else "are"
     what = f"{worst.wrong} of {elements} of {worst.argument} {are} not what the program says"
-    evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
+    evidence = (*_element(worst), *operators_of(row), *_others(comparison, row))
     explaining = [suspect for suspect in row.suspects if suspect.how and not suspect.partial]
     maybe = [f"{suspect.text}: it may be what is wrong" for suspect in row.suspects if suspect.partial]
     candidates = explaining or row.suspects
@@ -283,7 +283,8 @@ def _element(worst: Measurement) -> tuple[str, ...]:
     return (f"{element} {values_text(worst.worst)}",)
 
 
-def _operators(row: Row) -> tuple[str, ...]:
+def operators_of(row: Row) -> tuple[str, ...]:
+    """Sentences about the operators that a wrong launch computes; none if it is one that explains nothing."""
     names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
     how = [suspect.text for suspect in row.suspects if suspect.how and not suspect.partial]
     places = [suspect.place for suspect in row.suspects if suspect.place]

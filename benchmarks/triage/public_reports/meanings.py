@@ -36,6 +36,8 @@ class ThroughIntegers(nn.Module):
 
 
 class Count(nn.Module):
+    count: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("count", torch.ones(1))

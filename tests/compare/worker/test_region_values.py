@@ -188,6 +188,17 @@ def test_functions_that_kernels_approximate_are_moved_by_their_bounds_however_sm
     assert adjust(Node("mul", NodeKind.CALL, "aten.mul.Tensor"), [], exact) is exact
 
 
+@pytest.mark.parametrize(("dtype", "unit"), [("float64", 2.0**-52), ("float32", 2.0**-23), ("bfloat16", 2.0**-23)])
+def test_the_results_of_reductions_are_moved_by_their_rounding(dtype: str, unit: float) -> None:
+    node = Node(
+        "mean", NodeKind.CALL, "aten.var_mean.correction", types=(TensorType(dtype, "cpu", ("4",), ("1",)),) * 2
+    )
+    exact = torch.ones(4, dtype=torch.float64)
+    variance, mean = approximated(torch.Generator().manual_seed(0))(node, [], (exact, exact))
+    for moved in (variance, mean):
+        assert set((moved - exact).abs().tolist()) == {unit}
+
+
 def test_what_was_not_written_is_nan_inside_alone() -> None:
     with fresh_memory_filled():
         assert torch.are_deterministic_algorithms_enabled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,9 @@ from aoti_debug.triage.checks import nonfinite, wrong_value
 from aoti_debug.triage.nonfinite import nonfinite as search
 
 FOUND = Finding(NONFINITE, "NaN in buf0", Place("0.0", "kernel"), possible=("it may come from x",))
+
+
+CUMSUM = Place("0.0", "a", "aten.cumsum.default")
 
 
 def error(misplaced: int) -> OutputError:
@@ -72,6 +76,33 @@ def test_memory_that_is_not_written_is_the_origin() -> None:
         assert found.evidence[-1] == unwritten.text
     other: Any = SimpleNamespace(undefined=(UndefinedOperator(node="op", operator="mine.op", seen="overwrites x"),))
     assert nonfinite._of_unwritten(FOUND, other) == FOUND
+    chooses = UndefinedOperator(node="sort", operator="aten.sort.default", seen="leaves open which", outputs=(0,))
+    choosing: Any = SimpleNamespace(undefined=(chooses,), outputs=(differing,))
+    assert nonfinite._of_unwritten(FOUND, choosing) == FOUND, "it is not about memory"
+
+
+@pytest.mark.parametrize(("launch", "origin"), [("0.0", CUMSUM), ("0.1", None)])
+def test_what_comes_into_a_launch_that_is_wrong_is_not_the_origin(launch: str, origin: Place | None) -> None:
+    given = Place(input="x", element=0)
+    finding = replace(FOUND, what="NaN in buf0, from +Inf in x[0], an input of the model", origin=given)
+    assert finding.where is not None
+    finding = replace(finding, where=replace(finding.where, launch="0.0"))
+    wrong: Any = SimpleNamespace(launch=SimpleNamespace(id=launch), finding=SimpleNamespace(origin=CUMSUM))
+    found = nonfinite._made_by_launch(finding, wrong)
+    assert (found.what, found.origin) == ("NaN in buf0", origin)
+    made = replace(finding, origin=Place(launch="0.0", kernel="a"))
+    unsure: Any = SimpleNamespace(launch=SimpleNamespace(id="0.0"), finding=SimpleNamespace(origin=None))
+    assert nonfinite._made_by_launch(made, unsure) == made
+
+
+def test_the_operators_of_a_launch_that_is_wrong_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = SimpleNamespace(launch=SimpleNamespace(id="0.0"))
+    monkeypatch.setattr(nonfinite.wrong_value_finding, "operators_of", lambda _: ("it is computed by div, relu",))
+    comparison: Any = SimpleNamespace(is_program_altered=False, first_wrong=row)
+    wrong: Any = SimpleNamespace(launch=row.launch, finding=SimpleNamespace(what="15 of 30 elements"))
+    said = "from the same inputs, its program computes something else: 15 of 30 elements"
+    assert nonfinite._of_program(comparison, wrong, "0.0") == (said, "it is computed by div, relu")
+    assert nonfinite._of_program(comparison, wrong, "0.1") == ()
 
 
 def test_a_program_that_a_pass_has_changed_is_evidence() -> None:

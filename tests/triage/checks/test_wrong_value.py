@@ -30,7 +30,7 @@ def test_a_search_for_the_lowering_builds_as_the_triage_has_built(
         "--inputs x.pt"
     )
     expected = (*FINDING.next, *((command,) if kind is ArtifactKind.EXPORTED else ()))
-    assert wrong_value._with_search(FINDING, investigation, run).next == expected
+    assert wrong_value.with_search(FINDING, investigation, run).next == expected
 
 
 def test_a_search_calls_the_model_as_the_triage_has_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,4 +38,4 @@ def test_a_search_calls_the_model_as_the_triage_has_called_it(monkeypatch: pytes
     investigation: Any = SimpleNamespace(options=TriageOptions(Path("m.pt2"), random_inputs=4, calls=3))
     run: Any = SimpleNamespace(inputs=Path("runs/1/inputs.pt"))
     command = "aoti-debug bisect m.pt2 --settings --inputs runs/1/inputs.pt --calls 3"
-    assert wrong_value._with_search(FINDING, investigation, run).next == (*FINDING.next, command)
+    assert wrong_value.with_search(FINDING, investigation, run).next == (*FINDING.next, command)

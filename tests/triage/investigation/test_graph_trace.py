@@ -269,6 +269,11 @@ def test_the_finding_names_the_operator_and_its_line() -> None:
             "aten.sum.dim_IntList: sum of 4 elements of x is 80000, beyond the largest float16 (65504)",
         ),
         (
+            made("aten.sum.dim_IntList", Operand(name="x", count=4), exact="0.0", value="inf", dtype="float16"),
+            "aten.sum.dim_IntList: sum of 4 elements of x is 0; on the way to it, a part may have gone beyond the "
+            "largest float16 (65504)",
+        ),
+        (
             replace(
                 made("aten.max_pool2d.default", Operand(name="x", count=4), value="-inf"), sizes=("[0, 0]", "[7, 7]")
             ),

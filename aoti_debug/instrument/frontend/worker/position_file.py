@@ -188,6 +188,9 @@ def watched(folder: Path, nodes: Iterable[Any]) -> Iterator[Positions]:
         positions.close(error)
 
 
+_UNNAMED = "pattern_matcher"  # patterns without a name of their own: the pass that applies them has one
+
+
 @contextlib.contextmanager
 def _passes(positions: Positions) -> Iterator[None]:
     """Notes the graph passes."""
@@ -198,8 +201,10 @@ def _passes(positions: Positions) -> Iterator[None]:
     def enter(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __enter__(self: Any) -> Any:  # noqa: N807
+            is_part = str(self.passname) == _UNNAMED and bool(begun)
             stack = begun[id(self)] = contextlib.ExitStack()
-            stack.enter_context(positions.at(Position(BuildStage.PASS, str(self.passname))))
+            if not is_part:
+                stack.enter_context(positions.at(Position(BuildStage.PASS, str(self.passname))))
             try:
                 return original(self)
             except BaseException:

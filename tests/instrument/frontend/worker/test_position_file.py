@@ -134,6 +134,17 @@ def test_passes_are_noted_and_torch_stays_as_it_was(tmp_path: Path) -> None:
     assert [node.kind.value for node in graph_.nodes] == ["input", "call", "output"]
 
 
+def test_patterns_without_a_name_belong_to_the_pass_that_applies_them(tmp_path: Path) -> None:
+    graph = torch.fx.symbolic_trace(torch.nn.ReLU())
+    seen = []
+    with watched(tmp_path, ()):
+        with GraphTransformObserver(graph, "pass_pattern_1"), GraphTransformObserver(graph, "pattern_matcher"):
+            seen.append(at(tmp_path))
+        with GraphTransformObserver(graph, "pattern_matcher"):
+            seen.append(at(tmp_path))
+    assert seen == [Position(BuildStage.PASS, "pass_pattern_1"), Position(BuildStage.PASS, "pattern_matcher")]
+
+
 def test_nodes_are_noted_while_they_are_lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor.graph import GraphLowering
 

@@ -22,7 +22,8 @@ from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.native import core_file, core_stacks, crash_stacks
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
-from aoti_debug.base.native.frames import short_name
+from aoti_debug.base.native.frames import thrower_of
+from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import manifest_of
 from aoti_debug.package.manifest import Manifest, Site
 from aoti_debug.package.pt2 import archive
@@ -136,7 +137,20 @@ def _read(package: Path | None, options: TriageOptions, folder: Path, steps: Ste
             assert state is not None
             manifest, library = run_directory.open_run(run).manifest, str(state.library)
         case = _Case(core, stacks, manifest, library, state, run, package)
-        return _of_stack(case) if run is None else _of_run(case, run, options, folder, steps, so_far)
+        found = _of_stack(case) if run is None else _of_run(case, run, options, folder, steps, so_far)
+        return _with_remark(found, manifest, options.exported)
+
+
+_OTHERS = (
+    "model lines: lowered here, --exported has none of the package's launches; --inductor-config changes how it is"
+)
+
+
+def _with_remark(found: Outcome, manifest: Manifest, exported: Path | None) -> Outcome:
+    """The outcome with a remark where the exported program that was given has told no model lines."""
+    if exported is None or not join_program.lacks_model_lines(manifest):
+        return found
+    return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, _OTHERS)))
 
 
 def _of_gpu(package: Path | None, options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
@@ -219,11 +233,9 @@ def _of_stack(case: _Case) -> Outcome:
         possible.append(f"it may be any of {len(found.sites)} launches of {found.sites[0].kernel}: {lines}")
     if stack.address is not None:
         evidence.append(f"the thread accessed address {stack.address:#x}")
-    thrower = _thrower(stack)
-    if thrower:
-        evidence.append(f"nothing caught the exception that {thrower} threw")
-    if _RUNNER in thrower:
-        possible.append("a launch may have failed before: the runner throws when the model has returned an error")
+    thrower = thrower_of(stack.frames)
+    evidence += [f"nothing caught the exception that {thrower} threw"] if thrower else []
+    possible += [_RUNNER_THROWS] if "AOTIModelContainerRunner" in thrower else []
     return Outcome(
         Finding(
             FAULT if case.signal else HANG,
@@ -241,15 +253,7 @@ def _of_stack(case: _Case) -> Outcome:
     )
 
 
-_RUNNER = "AOTIModelContainerRunner"
-
-
-def _thrower(stack: Stack) -> str:
-    """The function whose C++ exception ended the process, as nothing caught it; "" elsewhere."""
-    names = [short_name(frame.function) for frame in stack.frames]
-    if "std::terminate" not in names or "__cxa_throw" not in names:
-        return ""
-    return next(iter(names[names.index("__cxa_throw") + 1 :]), "")
+_RUNNER_THROWS = "a launch may have failed before: the runner throws when the model has returned an error"
 
 
 def _guilty(case: _Case) -> tuple[Stack, SiteInCore]:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,16 @@ import torch
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine.steps import OutOfTime
 from aoti_debug.base.native import core_file
-from aoti_debug.base.native.crash_stacks import Stack
-from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, UNFINISHED, Finding
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage import post_mortem
+from aoti_debug.triage.investigation.investigation import Outcome
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.triage_directory import TriageDir
-from tests import core_files, faulty_ops
+from tests import core_files, factories, faulty_ops
 from tests.core_files import SmallCore
 
 WHY_NONE = core_files.why_none()
@@ -155,23 +156,16 @@ def test_a_core_that_was_written_while_the_process_ran(faulty_package: Path, tmp
 
 
 @pytest.mark.parametrize(
-    ("functions", "thrower"),
+    ("source", "exported", "is_said"),
     [
-        (
-            (
-                "abort",
-                "std::terminate()",
-                "__cxa_throw",
-                "torch::inductor::Runner::run_impl(std::vector<int>&)",
-                "main",
-            ),
-            "torch::inductor::Runner::run_impl",
-        ),
-        (("abort", "std::terminate()", "main"), ""),
-        (("abort", "main"), ""),
-        (("abort", "std::terminate()", "__cxa_throw"), ""),
+        (PackageOrigin.COMPILED, Path("program.pt2"), True),
+        (PackageOrigin.COMPILED, None, False),
+        (PackageOrigin.EXPORTED, Path("program.pt2"), False),
     ],
 )
-def test_an_exception_that_nothing_caught_is_told_with_what_threw_it(functions: tuple[str, ...], thrower: str) -> None:
-    stack = Stack(1, "SIGABRT", None, tuple(StackFrame(name) for name in functions))
-    assert post_mortem._thrower(stack) == thrower
+def test_a_program_that_has_told_no_model_lines_is_said(
+    source: PackageOrigin, exported: Path | None, is_said: bool
+) -> None:
+    manifest = replace(factories.make_manifest(), source=source)
+    found = post_mortem._with_remark(Outcome(Finding(FAULT, "it crashed"), None), manifest, exported)
+    assert ["--inductor-config" in said for said in found.finding.warnings] == [True] * is_said

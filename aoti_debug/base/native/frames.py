@@ -6,7 +6,7 @@ import ctypes
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import PurePath
 
 from aoti_debug.base import wording
@@ -165,6 +165,13 @@ def is_noise(frame: StackFrame) -> bool:
 def is_of_openmp(stack: Iterable[StackFrame]) -> bool:
     """True if a stack is that of a thread of OpenMP, which works for the launch of another one."""
     return any(_OPENMP.search(frame.library) for frame in stack)
+
+
+def thrower_of(stack: Iterable[StackFrame]) -> str:
+    """The function whose C++ exception ended the process, as nothing caught it; "" of a stack without one."""
+    names = [short_name(frame.function) for frame in stack]
+    callers = dict(pairwise(names))
+    return callers.get("__cxa_throw", "") if "std::terminate" in names else ""
 
 
 def is_recording(stack: Iterable[StackFrame]) -> bool:

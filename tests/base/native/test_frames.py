@@ -8,6 +8,7 @@ from aoti_debug.base.native.frames import (
     is_noise,
     operator_python_frames,
     short_name,
+    thrower_of,
     without_abort_frames,
     without_compiled_folders,
 )
@@ -145,3 +146,25 @@ def test_frames_of_an_operator_in_python() -> None:
     )
     stack = [StackFrame("f", file=path, line=1) for path in paths]
     assert [frame.file for frame in operator_python_frames(stack)] == ["/u/ops.py", "/u/lib.py"]
+
+
+@pytest.mark.parametrize(
+    ("functions", "thrower"),
+    [
+        (
+            (
+                "abort",
+                "std::terminate()",
+                "__cxa_throw",
+                "torch::inductor::Runner::run_impl(std::vector<int>&)",
+                "main",
+            ),
+            "torch::inductor::Runner::run_impl",
+        ),
+        (("abort", "std::terminate()", "main"), ""),
+        (("abort", "main"), ""),
+        (("abort", "std::terminate()", "__cxa_throw"), ""),
+    ],
+)
+def test_an_exception_that_nothing_caught_is_told_with_what_threw_it(functions: tuple[str, ...], thrower: str) -> None:
+    assert thrower_of([StackFrame(name) for name in functions]) == thrower

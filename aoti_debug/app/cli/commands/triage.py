@@ -47,7 +47,7 @@ from aoti_debug.views.report.page import prepare
 _REPORT = "report"  # the step that follows the triage
 _OF_RANKS = ("model", "verbose", "opens", "as_json")
 _OF_CORES = (
-    *("model", "package", "exported", "name", "imports", "libraries", "trusted"),
+    *("model", "package", "exported", "name", "configs", "imports", "libraries", "trusted"),
     *("out", "timings", "verbose", "opens", "as_json", "time_limit"),
 )
 _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs", "build_timeout")

@@ -44,6 +44,35 @@ class Chain(nn.Module):
         return bent.softmax(-1) + self.count, x.sin()
 
 
+class Routed(nn.Module):
+    """A router before training: which of its equal numbers `topk` chooses, and so all of the output, is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(8, 8)
+        nn.init.zeros_(self.router.weight)
+        nn.init.zeros_(self.router.bias)
+        self.experts = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = self.experts[self.router(x).topk(2).indices].sum(1)
+        return (x * chosen).tanh() * chosen  # origin
+
+
+def test_a_choice_that_is_open_does_not_hide_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    (tmp_path / "sigmoid_for_tanh.py").write_text(PASS)
+    with torch.no_grad():
+        torch.export.save(torch.export.export(Routed().eval(), (torch.randn(4, 8),)), tmp_path / "model.pt2")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(group, ["triage", "model.pt2", "--import", "sigmoid_for_tanh", "--json"])
+    assert result.exit_code == 1, result.output
+    finding = json.loads(result.stdout)
+    assert (finding["kind"], finding["origin"]["operator"]) == ("wrong_value", "aten.tanh.default")
+    (line,) = origin_lines(Routed())
+    assert finding["origin"]["line"] == line.line
+
+
 def test_the_operator_and_its_line_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     (tmp_path / "sigmoid_for_tanh.py").write_text(PASS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ from aoti_debug.compare.worker.exported_program import (
     returned_with,
 )
 from aoti_debug.compare.worker.recorded_tensors import recorded_tensor
-from aoti_debug.package.reference.program import Node, returned_nodes
+from aoti_debug.package.reference.program import MODEL, Node, Reference, returned_nodes
 from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ _GROSS = 0.01  # relative error, root mean square: a decision that rounding make
 def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     """Yields what eager returns; where the run returned something else, also in float64, and what passes have made.
 
-    Outputs that differ only where the program leaves open what they are say nothing about passes.
+    Outputs that differ only where the program leaves open what they are say nothing about passes, unless both graphs
+    make the same choices, and float64 has other numbers.
     """
     actual = saved_outputs.saved(Path(source.run.returned)) if source.run.returned else {}
     eager = saved_outputs.saved(folder / EXPORTED_EAGER)
@@ -68,23 +70,43 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     coarsest = {error.index: output_errors.coarsest_of(behind(error.index)) for error in all_errors}
     suspicious = {error.index for error in found if not error.is_right or error.may_have_lost_rounding}
     suspicious |= {e.index for e in all_errors if e.different and _is_suspicious(e, actual, eager, coarsest[e.index])}
-    if suspicious:
-        open_ = left_open(source)
-        settled = {index for index in suspicious if _is_left_open(open_, index, actual[index], eager[index])}
-        yield from (operator for operator in open_.operators if settled.intersection(operator.outputs))
-        suspicious -= settled
-        found = tuple(error for error in found if error.index not in settled)
     if not suspicious:
         return
+    open_ = left_open(source)
+    settled = {index for index in suspicious if _is_left_open(open_, index, actual[index], eager[index])}
+    following = settled & open_.following if keeps_choices(source.reference) else set()
+    altered: Set[int] = frozenset()
+    if suspicious - settled or following:
+        judged = tuple(error for error in found if error.index not in settled - following)
+        altered = yield from _judged_in_double(source, folder, judged, coarsest, following)
+    left = settled - altered
+    yield from (operator for operator in open_.operators if left.intersection(operator.outputs))
+
+
+def _judged_in_double(
+    source: ExportedSource,
+    folder: Path,
+    found: Sequence[output_errors.OutputError],
+    coarsest: Mapping[int, str],
+    following: Set[int],
+) -> Generator[Judged, None, Set[int]]:
+    """Yields what float64 says of outputs that are not as in eager; returns those that the kernels' graph has changed.
+
+    Args:
+        coarsest: the dtypes that outputs are rounded to.
+        following: of the outputs, those that may follow from a choice: nothing is said of them if they are not changed.
+    """
+    actual, eager = (saved_outputs.saved(path) for path in (Path(source.run.returned), folder / EXPORTED_EAGER))
+    suspicious = {error.index for error in found}
     try:
         exact = source.program(Arithmetic.DOUBLE)
         returned: Sequence[Any] = ()
         for _ in range(source.run.calls):
             returned = exact.call()
     except NotEvaluableError as error:
-        if any(not error.is_right for error in found):
+        if any(not error.is_right and error.index not in following for error in found):
             yield StatesFailure(f"outputs are not judged in float64: {error}")
-        return
+        return frozenset()
     saved_outputs.save(list(returned), folder / EXPORTED_DOUBLE)
     double = saved_outputs.saved(folder / EXPORTED_DOUBLE)
     judged = output_errors.with_double(found, actual, eager, double)
@@ -96,20 +118,32 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
         outputs[item.index] = replace(outputs[item.index], rounding=least)
     program = source.program(Arithmetic.DOUBLE)
     if source.run.last is None or not isinstance(program, ExportedCalls):
-        return
+        return frozenset()
     explained: set[int] = set()
     if outputs:
         for _ in range(source.run.calls - 1):
             program.call()
         altered = altered_program(source.reference, program, source.run.last, source.device, outputs)
         explained = {output.index for output in altered.outputs if output.explained >= EXPLAINED}
+        wrong -= following - explained
         if wrong or explained:
             yield altered
         if altered.is_rounded:
-            return
+            return explained
     if not source.is_random:
-        unexplained = {error.index: error for error in judged if error.index in wrong - explained}
+        unexplained = {error.index: error for error in judged if error.index in wrong - explained - following}
         yield from _unexplained(source, unexplained, double)
+    return explained
+
+
+def keeps_choices(reference: Reference) -> bool:
+    """True if the kernels' graph chooses among equal elements by the operators that the exported program has."""
+    exported, lowered = reference.of_exported, reference.graph("", MODEL)
+    if exported is None or lowered is None:
+        return False
+    graphs = (exported.graphs[0], lowered)
+    before, after = (Counter(node.target for node in graph.nodes if leaves_order_open(node)) for graph in graphs)
+    return before == after
 
 
 @dataclass(frozen=True)
@@ -120,11 +154,13 @@ class LeftOpen:
         changed: of outputs, True for the elements that were seen to change, in row-major order.
         chosen: outputs that are indices of an operator: its node, and the elements that it chooses from.
         operators: those that choose among equal elements, and the outputs that change with another choice.
+        following: outputs that change with another choice alone, and are no such indices themselves.
     """
 
     changed: Mapping[int, torch.Tensor] = field(default_factory=dict)
     chosen: Mapping[int, tuple[Node, torch.Tensor]] = field(default_factory=dict)
     operators: Sequence[UndefinedResult] = ()
+    following: Set[int] = frozenset()
 
     def has(self, index: int, actual: torch.Tensor, eager: torch.Tensor) -> bool:
         """True if an output that is not eager's is as good as that."""
@@ -161,6 +197,7 @@ def left_open(source: ExportedSource) -> LeftOpen:
     results = []
     for name in fresh:
         _add_changed(found, first, returned_with(source, usual | {name: 1}, calls=calls))
+    unwritten = set(found)
     for name in list(choosing)[:MAX_TRIED]:
         own: dict[int, torch.Tensor] = {}
         for choice in (Choice.NEXT, Choice.PREVIOUS):
@@ -174,7 +211,7 @@ def left_open(source: ExportedSource) -> LeftOpen:
         node = graph.by_name.get(name)
         if node is not None and node.is_member and node.args[1:] == (1,) and node.inputs[0] in elements:
             chosen[number] = choosing[node.inputs[0]], elements[node.inputs[0]].cpu()
-    return LeftOpen(found, chosen, results)
+    return LeftOpen(found, chosen, results, found.keys() - unwritten - chosen.keys())
 
 
 def _choosing(name: str, choice: Choice) -> Adjustment:

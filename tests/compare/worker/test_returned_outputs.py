@@ -6,11 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from aoti_debug.compare.worker.altered import WrongOutput
-from aoti_debug.compare.worker.returned_outputs import LeftOpen, left_open, undecided
+from aoti_debug.compare.worker.returned_outputs import LeftOpen, keeps_choices, left_open, undecided
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from tests.compare.evaluate.test_exported_calls import calls, exported
 
@@ -89,6 +91,7 @@ def test_the_order_of_equal_elements_is_left_open() -> None:
     found = opened(Ordered(), torch.tensor([3.0, 1.0, 3.0, 2.0]))
     (operator,) = found.operators
     assert operator.outputs == (1, 2)
+    assert found.following == {2}
     assert operator.seen.startswith("leaves open which of equal elements comes first: with another choice, in eager, ")
     eager = torch.tensor([1, 3, 0, 2])
     assert found.has(1, torch.tensor([1, 3, 2, 0]), eager)
@@ -110,3 +113,19 @@ def test_what_is_in_memory_that_nothing_writes_is_left_open() -> None:
     assert found.has(0, torch.tensor([1.0, 1.0, 7.0, torch.nan]), eager)
     assert not found.has(0, torch.tensor([2.0, 1.0, 0.0, 0.0]), eager)
     assert not found.has(1, torch.tensor(2), torch.tensor(0)), "argmax chooses the first"
+    assert not found.following, "float64 says nothing about such memory"
+
+
+@pytest.mark.parametrize(
+    ("exported_by", "lowered_by", "keeps"),
+    [("aten.sort.default",) * 2 + (True,), ("aten.topk.default", "aten.sort.default", False), ("", "", True)],
+)
+def test_a_graph_that_chooses_by_other_operators_may_choose_others(
+    exported_by: str, lowered_by: str, keeps: bool
+) -> None:
+    exported, lowered = (
+        Graph("", MODEL, tuple(Node("a", NodeKind.CALL, name) for name in (of, "aten.argmax.default") if name), ())
+        for of in (exported_by, lowered_by)
+    )
+    assert keeps_choices(Reference(1, "", (lowered,), exported=(exported,))) is keeps
+    assert not keeps_choices(Reference(1, "", (lowered,)))

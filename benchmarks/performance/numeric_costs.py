@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, EXIT_UNCONFIRMED
 from benchmarks import cases, checkout
 from benchmarks.markdown import table
+from benchmarks.rows_file import Row
 from examples.model import Classifier
 
 PROGRAM, PACKAGE = "program.pt2", "package.pt2"
@@ -154,7 +155,7 @@ def main() -> int:
     return int(any("failure" in row for row in rows.values()) or len(rows) < len(chosen))
 
 
-def _cells(row: cases.Row | None) -> tuple[str, str, str]:
+def _cells(row: Row | None) -> tuple[str, str, str]:
     if row is None:
         return ("", "", "")
     if "failure" in row:

@@ -29,6 +29,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks import cases
+from benchmarks.rows_file import Row
 from benchmarks.triage.public_reports import answers
 from benchmarks.triage.public_reports.all_reports import REPORTS
 from benchmarks.triage.public_reports.answers import Answer
@@ -56,7 +57,7 @@ def main() -> int:
     return _judged([(chosen[row["case"]], row) for row in rows])
 
 
-def _judged(rows: list[tuple[Report, cases.Row]]) -> int:
+def _judged(rows: list[tuple[Report, Row]]) -> int:
     """Prints what was asked of reports, and what is wrong; the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 180)
     console.print(_table(rows))
@@ -122,7 +123,7 @@ def _in_process(do: Callable[[str, Path], None], report: Report, folder: Path) -
     return process.exitcode
 
 
-def _table(rows: list[tuple[Report, cases.Row]]) -> Table:
+def _table(rows: list[tuple[Report, Row]]) -> Table:
     table = Table(title="public reports", title_justify="left")
     for name in ("report", "what", "command", "verdict", "", "culprit named", "wrong statements"):
         table.add_column(name, overflow="fold")

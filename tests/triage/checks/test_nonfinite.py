@@ -17,6 +17,7 @@ from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
 from aoti_debug.triage.checks import nonfinite, wrong_value
 from aoti_debug.triage.nonfinite import nonfinite as search
+from aoti_debug.triage.results import wrong_value_finding
 
 FOUND = Finding(NONFINITE, "NaN in buf0", Place("0.0", "kernel"), possible=("it may come from x",))
 
@@ -97,7 +98,7 @@ def test_what_comes_into_a_launch_that_is_wrong_is_not_the_origin(launch: str, o
 
 def test_the_operators_of_a_launch_that_is_wrong_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     row = SimpleNamespace(launch=SimpleNamespace(id="0.0"))
-    monkeypatch.setattr(nonfinite.wrong_value_finding, "operators_of", lambda _: ("it is computed by div, relu",))
+    monkeypatch.setattr(wrong_value_finding, "operators_of", lambda _: ("it is computed by div, relu",))
     comparison: Any = SimpleNamespace(is_program_altered=False, first_wrong=row)
     wrong: Any = SimpleNamespace(launch=row.launch, finding=SimpleNamespace(what="15 of 30 elements"))
     said = "from the same inputs, its program computes something else: 15 of 30 elements"

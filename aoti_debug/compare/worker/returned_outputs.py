@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,10 +198,12 @@ def left_open(source: ExportedSource) -> LeftOpen:
     for name in fresh:
         _add_changed(found, first, returned_with(source, usual | {name: 1}, calls=calls))
     unwritten = set(found)
-    for name in list(choosing)[:MAX_TRIED]:
+    together = returned_with(source, usual, _choosing(choosing, Choice.NEXT), calls) if choosing else first
+    has_ties = together is None or bool(different_outputs(first, together))
+    for name in list(choosing)[:MAX_TRIED] if has_ties else ():
         own: dict[int, torch.Tensor] = {}
         for choice in (Choice.NEXT, Choice.PREVIOUS):
-            _add_changed(own, first, returned_with(source, usual, _choosing(name, choice), calls))
+            _add_changed(own, first, returned_with(source, usual, _choosing((name,), choice), calls))
         if own:
             seen = "leaves open which of equal elements comes first: with another choice, in eager, "
             results.append(UndefinedResult(name, f"{seen}{outputs_text(tuple(own))} changes", tuple(own)))
@@ -214,9 +216,9 @@ def left_open(source: ExportedSource) -> LeftOpen:
     return LeftOpen(found, chosen, results, found.keys() - unwritten - chosen.keys())
 
 
-def _choosing(name: str, choice: Choice) -> Adjustment:
-    """The adjustment that replaces the index of each element that a node chooses by that of an equal one."""
-    return lambda node, args, result: other_choice(node, args, result, choice) if node.name == name else result
+def _choosing(names: Collection[str], choice: Choice) -> Adjustment:
+    """The adjustment that replaces the index of each element that these nodes choose by that of an equal one."""
+    return lambda node, args, result: other_choice(node, args, result, choice) if node.name in names else result
 
 
 def _add_changed(found: dict[int, torch.Tensor], first: Sequence[Any], second: Sequence[Any] | None) -> None:

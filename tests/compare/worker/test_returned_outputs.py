@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.worker.altered import WrongOutput
 from aoti_debug.compare.worker.returned_outputs import LeftOpen, keeps_choices, left_open, undecided
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference
@@ -77,10 +78,17 @@ class Half(nn.Module):
         return half, x.argmax()
 
 
-def opened(module: nn.Module, x: Tensor) -> LeftOpen:
+def opened(module: nn.Module, x: Tensor, made: list[None] | None = None) -> LeftOpen:
+    """What is left open; a member is added to `made` for each program that is called."""
     program = exported(module, x)
+
+    def make(_: Any) -> ExportedCalls:
+        if made is not None:
+            made.append(None)
+        return calls(program, x)
+
     source: Any = SimpleNamespace(
-        program=lambda _: calls(program, x),
+        program=make,
         run=SimpleNamespace(calls=1),
         reference=SimpleNamespace(of_exported=SimpleNamespace(graphs=(calls(program, x).graph,))),
     )
@@ -104,7 +112,9 @@ def test_the_order_of_equal_elements_is_left_open() -> None:
 
 
 def test_an_order_of_different_elements_is_not_open() -> None:
-    assert not opened(Ordered(), torch.arange(4.0)).operators
+    made: list[None] = []
+    assert not opened(Ordered(), torch.arange(4.0), made).operators
+    assert len(made) == 3, "twice as it is, once with other choices"
 
 
 def test_what_is_in_memory_that_nothing_writes_is_left_open() -> None:

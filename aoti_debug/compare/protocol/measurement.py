@@ -305,7 +305,8 @@ class AlteredProgram:
         explained: the part of that output's error that this difference makes up; 0 if it could not be computed.
         least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64, so that rounding may be in the difference.
-        lost: the nodes of the exported program before which all values are in that graph, while their own are not.
+        lost: the nodes of the exported program before which all values are in that graph, while their own are not;
+            behind them what they read that is there only with other signs of zeros.
         lost_signs: those of them whose values are in that graph but for the signs of zeros.
         kept: the nodes of the exported program that wrong outputs are, and whose values that graph has: it returns
             something else.

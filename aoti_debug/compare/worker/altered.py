@@ -95,6 +95,8 @@ def altered_program(
     kept = [names[n] for n in altered if names[n] in seen - lost]
     starts = [names[n] for n in wrong if n < len(names)]
     first = _first_lost(graph, lost, [*starts, *_nearest_lost(graph, lost, kept)])
+    read = (source for name in first for source in graph.by_name[name].inputs if source in lost_signs)
+    first = tuple(dict.fromkeys((*first, *read)))[:_MAX_OPERATORS]
     return AlteredProgram(
         relative=-1.0 if most is None else most.relative,
         explained=0.0 if most is None else most.explained,

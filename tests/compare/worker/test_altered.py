@@ -241,3 +241,15 @@ def test_an_addition_of_zeros_that_a_pass_leaves_out(tmp_path: Path) -> None:
     found = altered(tmp_path, graph(EXPORTED, before, ["reciprocal"]), graph(MODEL, after, ["b"]), [0])
     assert (found.relative, found.explained, found.lost, found.kept) == (LARGEST, 1.0, ("add",), ())
     assert found.lost_signs == ("add",)
+
+
+def test_zeros_of_another_sign_that_a_lost_value_is_computed_from(tmp_path: Path) -> None:
+    """A product with 0 whose sign is lost, and the angle that it decides."""
+    before = [("mul", "aten.mul.Tensor", ("%x", 0.0)), ("angle", "aten.atan2.default", ("%mul", "%x"))]
+    after = [
+        ("a", "aten.abs.default", ("%x",)),
+        ("b", "aten.mul.Tensor", ("%a", 0.0)),
+        ("c", "aten.atan2.default", ("%b", "%x")),
+    ]
+    found = altered(tmp_path, graph(EXPORTED, before, ["angle"]), graph(MODEL, after, ["c"]), [0])
+    assert (found.lost, found.lost_signs) == (("angle", "mul"), ("mul",))

@@ -80,6 +80,7 @@ class ReproOptions:
         one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
         trusted: write it even if the run was not made on this account.
         force: replace an earlier repro.
+        fault: what the launch is taken to have ended in; "" for what the run says.
     """
 
     kernel: str = ""
@@ -89,6 +90,7 @@ class ReproOptions:
     one_file: int | None = None
     trusted: bool = False
     force: bool = False
+    fault: str = ""
 
 
 def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text: None) -> Repro:
@@ -106,7 +108,7 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
     opened, verdict = diagnosed.run, diagnosed.verdict
     selected = find_launch(opened, options.kernel, options.launch, verdict.suspects if verdict else ())
     require_trust(opened, selected, trusted=options.trusted)
-    recorded = _recorded(diagnosed, selected)
+    recorded = _recorded(diagnosed, selected, options.fault)
     kind_of(recorded, opened.manifest)
     path = options.output or default_path(recorded, suffix="" if options.one_file is None else ".py")
     check_free(path, force=options.force)
@@ -121,7 +123,7 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
         diagnosed = run_again(opened, selected, trusted=options.trusted)
         opened = diagnosed.run
         say(f"recorded in {wording.short_path(opened.path)}")
-        recorded = _recorded(diagnosed, opened.launch(selected.id))
+        recorded = _recorded(diagnosed, opened.launch(selected.id), options.fault)
         arguments = arguments_of(recorded)
     _check_complete(opened, recorded, arguments)
     contents = generate(recorded, opened.manifest, arguments)
@@ -137,8 +139,8 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
     return Repro(path, selected.kernel, recorded.id, opened.path, count, size, recorded.fault)
 
 
-def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:
-    return recorded_launch(diagnosed.run, launch, fault_of(launch, diagnosed.verdict))
+def _recorded(diagnosed: DiagnosedRun, launch: Launch, fault: str) -> RecordedLaunch:
+    return recorded_launch(diagnosed.run, launch, fault or fault_of(launch, diagnosed.verdict))
 
 
 def _header(recorded: RecordedLaunch, manifest: Manifest) -> KernelHeader | None:

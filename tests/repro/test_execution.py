@@ -159,6 +159,14 @@ def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], t
     ]
 
 
+def test_a_launch_can_be_taken_for_one_that_ended_in_a_fault(saved: Callable[[str], RunDir], tmp_path: Path) -> None:
+    """Then its replay needs no results: a process that it damaged may have ended before they were saved."""
+    options = ReproOptions("cpp_fused_relu_1", run=saved("mixed").path, output=tmp_path / "repro", fault="SIGABRT")
+    written = write_repro(options)
+    assert written.fault == "SIGABRT"
+    assert replay(written.path).returncode == 12, "the recorded fault was not reproduced"
+
+
 def test_a_launch_that_does_nothing_differs(saved: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = saved("mixed")
     script = write_repro(ReproOptions("cpp_fused_relu_1", run=run.path, output=tmp_path / "repro")).script

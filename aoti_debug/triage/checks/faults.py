@@ -5,6 +5,7 @@ Also, with guards around buffers: out-of-bounds writes, and reads of what nothin
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from aoti_debug.base import wording
@@ -172,6 +173,7 @@ def _of_own_operators(investigation: Investigation, finding: Finding, run: RunDi
     """
     first = {launch.kernel: launch for launch in reversed(run.launches) if _is_own_operator(launch)}
     own = sorted(first.values(), key=lambda launch: launch.key)
+    ended = f"{run.info.exit.signal} of the process, after it had returned"  # maybe before its results were saved
     for number, launch in enumerate(own[:_MAX_OPERATORS]):
         try:
             saved = investigation.runs.tensors([launch])
@@ -179,15 +181,17 @@ def _of_own_operators(investigation: Investigation, finding: Finding, run: RunDi
             return Outcome(replace(finding, warnings=(*finding.warnings, f"the second run: {error}")), run)
         again = saved.run.find_launch(launch.id)
         folder = investigation.repro.with_name(f"{investigation.repro.name}{number or ''}")
-        repro = None if again is None else replay.write(saved.diagnosed, again, folder, investigation.steps)[0]
+        repro = None if again is None else replay.write(saved.diagnosed, again, folder, investigation.steps, ended)[0]
         if again is None or repro is None:
             continue
-        confirmation = replay.run(repro, again, saved.run, replay.EXACT, investigation.steps)
+        confirmation = replay.run_repeatedly(repro, investigation.steps)
         if any(evidence.outcome == "fault" and evidence.what in DEATHS for evidence in confirmation.evidence):
-            said = f"{again.id} {again.kernel} crashes alone, too, replayed with its inputs"
+            times = f"launched up to {replay.TIMES[-1]} times with its inputs"
+            said = f"{again.id} {again.kernel} crashes alone, too, {times}"
             possible = (*finding.possible, "alone, it may lack what its process had set up for it")
             found = replace(finding, where=place_of(again), evidence=(said, *finding.evidence), possible=possible)
-            return Outcome(replay.of_fault(found, confirmation), saved.run)
+            command = shlex.join(["python", str(repro / "repro.py"), *replay.TIMES])
+            return Outcome(replace(replay.of_fault(found, confirmation), next=(command,)), saved.run)
     if not own:
         return Outcome(finding, run)
     names = wording.join_truncated([launch.kernel for launch in own], _MAX_OPERATORS)

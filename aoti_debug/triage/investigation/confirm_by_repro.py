@@ -94,6 +94,7 @@ def _largest(errors: Sequence[OutputError]) -> str:
 
 SECONDS = 120.0  # for one mode of a repro
 _SLOWER, _LEAST_SECONDS = 4.0, 30.0  # a slow mode: times the longest other one, but at least so many seconds
+TIMES = ("--repeat", "20")  # launches in one process
 USAGE = 2  # exit code of a script that does not have the mode: the source of its kernel is incomplete
 
 # Modes of a repro by what they can show.
@@ -185,15 +186,21 @@ def same_values(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     return Outcome(of_values(finding, confirmation), recorded.run)
 
 
-def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -> tuple[Path | None, str]:
-    """The repro's folder, or None and the reason why there is none."""
+def write(
+    diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps, fault: str = ""
+) -> tuple[Path | None, str]:
+    """The repro's folder, or None and the reason why there is none.
+
+    Args:
+        fault: what the launch is taken to have ended in: then its results need not be saved; "" for what the run says.
+    """
     with steps.step("repro") as note:
         if not traits_of(launch.site.kind).replay:
             note.text = f"launches of kind {launch.site.kind.value} cannot be replayed"
             return None, note.text
         try:
             written = write_repro(
-                ReproOptions(launch.kernel, run=diagnosed, launch=launch.id, output=folder, trusted=True)
+                ReproOptions(launch.kernel, run=diagnosed, launch=launch.id, output=folder, trusted=True, fault=fault)
             )
         except AotiDebugError as error:
             note.text = f"no repro: {error}"
@@ -224,6 +231,12 @@ def run(
         f"{trial.mode.name}: this repro does not have this mode" for trial in finished if _is_not_offered(trial)
     ]
     return Confirmation(repro, tuple(trial for trial in finished if not _is_not_offered(trial)), tuple(refused))
+
+
+def run_repeatedly(repro: Path, steps: Steps) -> Confirmation:
+    """Launches a repro many times in one process: memory that it damages may only be noticed when it is used again."""
+    times = Mode(f"operator, {TIMES[-1]} times", TIMES)
+    return Confirmation(repro, tuple(_run_trials(repro, [times], SECONDS, steps)), ())
 
 
 def _is_shown(trials: Sequence[ReproTrial]) -> bool:

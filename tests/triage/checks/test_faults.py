@@ -370,23 +370,25 @@ def test_an_operator_of_ones_own_that_crashes_alone_has_damaged_memory(
     left = list(faults_alone)
     written: list[str] = []
 
-    def write(_: DiagnosedRun, launch: Launch, folder: Path, __: Steps) -> tuple[Path, str]:
+    def write(_: DiagnosedRun, launch: Launch, folder: Path, __: Steps, fault: str) -> tuple[Path, str]:
+        assert fault == "SIGABRT of the process, after it had returned"
         written.append(f"{launch.id} {folder.name}")
         return folder, ""
 
-    def replayed(repro: Path, launch: Launch, *_: Any) -> Confirmation:
+    def replayed(repro: Path, _: Steps) -> Confirmation:
         fault = left.pop(0)
         outcome = "fault" if fault else "as recorded"
-        evidence = Evidence(f"{launch.id} {launch.kernel}", "operator", "", "", outcome, 11, fault, (), ())
-        return Confirmation(repro, (ReproTrial(Mode("operator", ()), evidence, 1.0),), ())
+        evidence = Evidence(repro.name, "operator", "repeat", "", outcome, 11, fault, (), ())
+        return Confirmation(repro, (ReproTrial(Mode("operator, 20 times", ()), evidence, 1.0),), ())
 
     monkeypatch.setattr(confirm_by_repro, "write", write)
-    monkeypatch.setattr(confirm_by_repro, "run", replayed)
+    monkeypatch.setattr(confirm_by_repro, "run_repeatedly", replayed)
     runs = SimpleNamespace(tensors=lambda _: result)
     investigation: Any = SimpleNamespace(runs=runs, repro=tmp_path / "repro", steps=Steps(None))
     finding = faults._of_own_operators(investigation, Finding(FAULT, "the process was aborted"), opened).finding
     assert written == ["0.1 repro", "0.3 repro1"][: len(faults_alone)]
     assert (finding.where.launch if finding.where else "") == where
     assert bool(finding.confirmed_by) == bool(where)
+    assert [command.endswith("repro.py --repeat 20") for command in finding.next] == [True] * bool(where)
     (said,) = finding.possible
     assert said.startswith("mine::a, mine::c may have damaged " if not where else "alone, it may lack ")

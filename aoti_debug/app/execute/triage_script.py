@@ -234,7 +234,7 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
 
 
 def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:
-    """What else ended the script, and the graphs of `torch.compile` that have no package."""
+    """The parts that one call says nothing about: the script's own end, graphs of `torch.compile` without a package."""
     parts, commands = [], []
     if executed.verdict is None and executed.exit_code and not (executed.killed or executed.ended_by):
         parts.append(f"why the script ended with exit code {executed.exit_code} (it may have written it to stderr)")
@@ -252,7 +252,7 @@ def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:
 
 
 def _of_fork(executed: ExecutedScript, failed: FailedCall) -> str:
-    """What may make a process wait for OpenMP's threads that another process of the script has; "" elsewhere."""
+    """A sentence on a process that waits for OpenMP where another one had called a model; "" elsewhere."""
     if executed.killed and any(run.info.pid != failed.run.info.pid for run in executed.others):
         caught = crash_stacks.read(failed.run.path)
         if caught is not None and any(is_of_openmp(stack.frames) for stack in caught.stacks):

@@ -1,6 +1,7 @@
 // Decides after which launches of a stream the device writes a breadcrumb, and measures what waits to be measured.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace aoti_debug {
@@ -70,11 +71,12 @@ class LaunchRate {
 
  private:
   // How many of these launches the device has completed since the window began. Sequence numbers count those of other
-  // calls, too.
+  // calls, too. Not more than there were: where few launches are on the call's own stream, its breadcrumb stands still
+  // and then makes up for many launches of other streams.
   uint64_t device_launches(uint32_t sequence, uint32_t reached) const {
     const uint64_t passed = static_cast<uint32_t>(reached - start_completed_);
     const uint64_t all = static_cast<uint32_t>(sequence - start_sequence_);
-    return all == 0 ? 0 : passed * launches_ / all;
+    return all == 0 ? 0 : std::min<uint64_t>(passed * launches_ / all, launches_);
   }
 
   Burst burst_{kBurstNs};

@@ -65,12 +65,19 @@ def test_a_burst_has_a_breadcrumb_every_16_launches(load: Callable[..., Runtime]
 
 
 def test_launches_that_take_long_have_one_each(load: Callable[..., Runtime]) -> None:
-    assert all(due(load(), evenly(500, 25_000), range(500)))
+    assert all(due(load(), evenly(3000, 25_000), range(3000)))
+
+
+def test_launches_that_take_long_are_no_burst_where_few_are_on_the_stream_of_the_call(
+    load: Callable[..., Runtime],
+) -> None:
+    """One of 50 is: what the device is seen to complete stands still, and then makes up for it in one window."""
+    assert all(due(load(), evenly(3000, 45_000), [n // 50 * 50 for n in range(3000)]))
 
 
 def test_a_host_far_ahead_of_a_slow_device_has_one_each(load: Callable[..., Runtime]) -> None:
     """The host enqueues a launch every 3 µs; the device takes 280 µs for one."""
-    times = evenly(900, BURST_NS)
+    times = evenly(3000, BURST_NS)
     assert all(due(load(), times, [t // 280_000 for t in times]))
 
 
@@ -108,8 +115,8 @@ def test_short_calls_in_a_row_are_a_burst(load: Callable[..., Runtime]) -> None:
 
 def test_launches_of_other_streams_do_not_count(load: Callable[..., Runtime]) -> None:
     """Eight streams share the sequence numbers; this one launches every 80 µs."""
-    times = evenly(400, 80_000)
-    sequences = [8 * n for n in range(1, 401)]
+    times = evenly(3000, 80_000)
+    sequences = [8 * n for n in range(1, 3001)]
     assert all(due(load(), times, [max(0, n - 8) for n in sequences], sequences))
 
 

@@ -16,7 +16,7 @@ class Unsigned(nn.Module):
 
 class Exponents(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return (torch.ceil(torch.log2(x.abs() + 1e-7)).clamp(-127, 127) + 127).to(torch.uint8)  # culprit
+        return (torch.ceil(torch.log2(x.abs() + 1e-7)).clamp(-127, 127) + 127).to(torch.uint8)
 
 
 class Least(nn.Module):
@@ -37,7 +37,7 @@ class Fractional(nn.Module):
 
 class Logit(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return torch.special.logit(x, eps=0.51)  # culprit
+        return torch.special.logit(x, eps=0.51)
 
 
 class Amplified(nn.Module):
@@ -164,7 +164,7 @@ REPORTS = (
         lambda: Example(Logit(), (torch.full((2, 35), 0.3),)),
         "",
         ("clean", "differs", "wrong_value"),
-        (r"aten\.logit|clamp",),
+        (),
         (),
         BLAMES_TORCH,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,24 +57,39 @@ def weight_mismatches(given: Mapping[str, Any], constants: Iterable[Constant]) -
 
 def _weight_mismatch(name: str, tensor: Tensor, constant: Constant) -> Mismatch | None:
     dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
-    laid_out = _lengths(shape, tensor.stride())
-    if dtype == constant.dtype and laid_out == _lengths(constant.shape, constant.strides):
-        return None
-    if (dtype, shape) != (constant.dtype, constant.shape):
+    is_laid_out = _is_laid_out(tensor, constant)
+    is_shape = shape != constant.shape and not is_laid_out
+    if dtype != constant.dtype or is_shape:
         promised, found = f"{constant.dtype}{_list(list(constant.shape))}", f"{dtype}{_list(list(shape))}"
-        is_shape = shape != constant.shape
         advice = f"its shape has to be {_list(list(constant.shape))}" if is_shape else f"convert it to {constant.dtype}"
         sentence = f"weight {name} was given as {found}; the model was compiled for {promised} and reads its memory so"
         return Mismatch(name, -1, "shape" if is_shape else "dtype", promised, found, sentence, advice)
-    promised, found = _list(list(constant.strides)), _list(list(tensor.stride()))
-    sentence = f"weight {name} was given with strides {found}; the model reads its memory with {promised}"
-    return Mismatch(name, -1, "strides", promised, found, sentence, _layout_advice("tensor", tensor, constant.strides))
+    if not is_laid_out:
+        promised, found = _list(list(constant.strides)), _list(list(tensor.stride()))
+        sentence = f"weight {name} was given with strides {found}; the model reads its memory with {promised}"
+        advice = _layout_advice("tensor", tensor, constant.strides)
+        return Mismatch(name, -1, "strides", promised, found, sentence, advice)
+    return _storage_mismatch(name, tensor)
 
 
-def _lengths(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """The sizes and strides that say where elements lie: not those of dimensions of size 1."""
-    lengths = zip(shape, strides, strict=True)
-    return [(0, 0)] if 0 in shape else [(size, stride) for size, stride in lengths if size != 1]
+def _is_laid_out(tensor: Tensor, constant: Constant) -> bool:
+    """True if the elements lie as those of a constant: of its dimensions torch reads the strides, and no shape."""
+    if tensor.numel() != math.prod(constant.shape) or tensor.dim() < len(constant.shape):
+        return False
+    pairs = zip(constant.shape, tensor.stride(), constant.strides, strict=False)
+    return tensor.numel() == 0 or all(size == 1 or actual == expected for size, actual, expected in pairs)
+
+
+def _storage_mismatch(name: str, tensor: Tensor) -> Mismatch | None:
+    """A view of a larger storage: torch copies as many bytes as the storage has, from where the view begins."""
+    begin, held = tensor.storage_offset(), tensor.untyped_storage().nbytes()
+    if not begin and held <= tensor.nbytes:
+        return None
+    promised, found = f"{tensor.nbytes} bytes", f"{held} bytes from element {begin} on"
+    reads = f", and reads from element {begin} of the copy" if begin else ""
+    copies = f"torch copies so many bytes from there, not {tensor.nbytes}{reads}"
+    sentence = f"weight {name} was given as a view, from element {begin} on, of a storage of {held} bytes; {copies}"
+    return Mismatch(name, -1, "storage", promised, found, sentence, f"give {name} memory of its own: tensor.clone()")
 
 
 def _count_mismatch(expected: str, actual: str, sentence: str, signature: ModelSignature) -> Mismatch:

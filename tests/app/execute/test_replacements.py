@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.app.execute import bare_libraries, replacements
 from aoti_debug.app.execute.kept_inputs import PackageUse
@@ -26,7 +27,7 @@ class Loader:
     def load_constants(self, constants: dict[str, int], *, use_inactive: bool) -> tuple[dict[str, int], bool]:
         return constants, use_inactive
 
-    def update_constant_buffer(self, tensor_map: dict[str, int], use_inactive: bool, full: bool) -> None:
+    def update_constant_buffer(self, tensor_map: dict[str, Any], *flags: bool) -> None:
         pass
 
     @staticmethod
@@ -101,6 +102,18 @@ def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:
         assert aoti.AOTIModelContainerRunnerXpu("a.so", 1).loaded == ("a.so", 1)
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "aoti-debug: a.so is not recorded: its device is neither a CPU nor a CUDA GPU"
+
+
+@pytest.mark.parametrize("user_managed", [True, False])
+def test_weights_that_torch_does_not_copy_are_kept_as_they_are_and_not_as_views(user_managed: bool) -> None:
+    packages = Packages()
+    aoti = SimpleNamespace(AOTIModelPackageLoader=Loader)
+    vars(aoti).update(replacements.loaders(aoti, lambda: packages))
+    view = torch.arange(4.0)[2:]
+    aoti.AOTIModelPackageLoader("a.pt2", "model", 2).update_constant_buffer({"w": view}, False, True, user_managed)
+    _, tensors, _ = packages.uses[0].seen[-1]
+    assert torch.equal(tensors["w"], view)
+    assert tensors["w"].storage_offset() == (0 if user_managed else 2)
 
 
 def test_runners_of_bare_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

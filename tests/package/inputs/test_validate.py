@@ -19,7 +19,7 @@ CONSTANTS = (
 @pytest.mark.parametrize("name", ["l.weight", "l_weight"])
 def test_what_fits_is_no_mismatch(name: str) -> None:
     assert weight_mismatches({name: torch.ones(4, 6), "l.row": torch.ones(6, 1).t()}, CONSTANTS) == ()
-    assert weight_mismatches({"count": torch.ones(1, dtype=torch.int64), "l.row": torch.ones(6)}, CONSTANTS) == ()
+    assert weight_mismatches({"count": torch.ones(1, dtype=torch.int64), "l.row": torch.ones(1, 6, 1)}, CONSTANTS) == ()
     assert weight_mismatches({"unknown": torch.ones(9)}, CONSTANTS) == ()  # torch itself refuses such a name
 
 
@@ -33,6 +33,21 @@ def test_what_fits_is_no_mismatch(name: str) -> None:
             "strides",
             "with strides [1, 4]; the model reads its memory with [6, 1]",
             "contiguous()",
+        ),
+        (torch.ones(1, 4, 6), "shape", "given as float32[1, 4, 6]", "[4, 6]"),  # its first two strides are 24 and 6
+        (torch.ones(24), "shape", "given as float32[24]", "[4, 6]"),
+        (
+            torch.ones(8, 6)[4:],
+            "storage",
+            "as a view, from element 24 on, of a storage of 192 bytes; torch copies so many bytes from there, not 96, "
+            "and reads from element 24 of the copy",
+            "clone()",
+        ),
+        (
+            torch.ones(8, 6)[:4],
+            "storage",
+            "of a storage of 192 bytes; torch copies so many bytes from there, not 96",
+            "clone()",
         ),
     ],
 )

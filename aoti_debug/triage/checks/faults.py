@@ -394,8 +394,7 @@ def _look_for_broken_contract(investigation: Investigation) -> Suspicion | None:
         where = f" in launch {launch.id} {launch.kernel}" if launch is not None else ""
         ended = f"the run ended in {first.verdict.what.partition(chr(10))[0]}{where}"
         finding = replace(finding, evidence=(*finding.evidence, ended))
-    others = tuple(other.what for other in broken[1:])
-    return Suspicion(replace(finding, warnings=(*finding.warnings, *others)), first.diagnosed)
+    return Suspicion(replace(finding, warnings=(*finding.warnings, *(one.what for one in broken[1:]))), first.diagnosed)
 
 
 CONTRACT_CHECK = Check(CONTRACT, _look_for_broken_contract, replay.same_values)

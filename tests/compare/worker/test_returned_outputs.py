@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.protocol.measurement import FaultyOutput
+from aoti_debug.compare.worker import returned_outputs
 from aoti_debug.compare.worker.altered import WrongOutput
 from aoti_debug.compare.worker.returned_outputs import LeftOpen, keeps_choices, left_open, undecided
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference
@@ -107,6 +110,9 @@ def test_the_order_of_equal_elements_is_left_open() -> None:
     assert not found.has(1, torch.tensor([1, 3, 2, 2]), eager), "one of them twice"
     assert not found.has(1, torch.tensor([1, 3, 2, 4]), eager), "out of bounds"
     assert found.has(2, torch.tensor([1.0, 3.0, 2.0, 0.0]), eager.float())
+    assert found.has(2, torch.tensor([1.0, 3.0 + 1e-6, 2.0, 0.0]), eager.float()), "rounding, beside a choice"
+    assert not found.has(2, torch.tensor([1.0, 3.01, 2.0, 0.0]), eager.float())
+    assert not found.has(2, torch.tensor([1.0, torch.nan, 2.0, 0.0]), eager.float())
     assert not found.has(2, torch.tensor([1.0, 9.0, 0.0, 2.0]), eager.float())
     assert not found.has(0, torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.0, 3.0, 3.0]))
 
@@ -139,3 +145,17 @@ def test_a_graph_that_chooses_by_other_operators_may_choose_others(
     )
     assert keeps_choices(Reference(1, "", (lowered,), exported=(exported,))) is keeps
     assert not keeps_choices(Reference(1, "", (lowered,)))
+
+
+@pytest.mark.parametrize(("kept", "says_so"), [({0}, True), (set(), False)])
+def test_the_graph_of_the_kernels_is_called_right_only_where_float64_was_seen_to_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: set[int], says_so: bool
+) -> None:
+    monkeypatch.setattr(returned_outputs, "_with_other_rounding", lambda _: iter([[EXACT]]))
+    saved_outputs.save([EXACT], tmp_path)
+    far = OutputError(index=0, dtype="float32", elements=8, different=8, relative=1.0, double=1.0, eager_double=0.0)
+    source: Any = None
+    _, faulty = returned_outputs._unexplained(source, {0: far}, saved_outputs.saved(tmp_path), kept)
+    assert isinstance(faulty, FaultyOutput)
+    assert faulty.fault.startswith("is far from what the exported program returns")
+    assert ("the graph of the kernels gives what that does in float64" in faulty.fault) is says_so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -106,7 +107,7 @@ def save(run: RunDir, tensors: Iterable[InputBytes]) -> Rescue:
         record = _record(tensor)
         if record.path:
             try:
-                _write(run.path / record.path, tensor)
+                _write(run.path, Path(record.path), tensor)
             except OSError as error:
                 failure = f"not every tensor could be rescued: {error.strerror}"
                 record = record._replace(status=SaveStatus.SKIPPED, path="", hash=(0, 0), reason=failure)
@@ -230,14 +231,19 @@ def _row_major(data: memoryview, layout: Layout) -> memoryview:
     return memoryview(np.ascontiguousarray(strided).tobytes())
 
 
-def _write(path: Path, tensor: InputBytes) -> None:
+def _write(run: Path, path: Path, tensor: InputBytes) -> None:
     """Writes a tensor file, or a reference, atomically.
+
+    Args:
+        path: in the run directory, which is not made again where somebody deletes it meanwhile.
 
     Raises:
         OSError: it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write.replace_file(path) as temporary, temporary.open("wb") as file:
+    for folder in list(path.parents)[-2::-1]:  # without "."
+        with contextlib.suppress(FileExistsError):
+            (run / folder).mkdir()
+    with atomic_write.replace_file(run / path) as temporary, temporary.open("wb") as file:
         if tensor.weight is not None:
             file.write(f"{json_data.to_text(tensor.weight)}\n".encode())
             return

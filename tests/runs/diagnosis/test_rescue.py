@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.diagnosed_run import open_diagnosed
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.rundir import load_tensors, rescued_tensors
+from aoti_debug.runs.rundir import flight_recorder, load_tensors, rescued_tensors
 from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir.flight_recorder import FlightStatus
 from aoti_debug.runs.rundir.formats import shared_files, tensor_file_format
@@ -183,6 +184,19 @@ def test_what_the_run_saved_itself_stays(tmp_path: Path) -> None:
     assert rescue.rescue(path).tensors == 0
     saved = rundir.open_run(path).launch("0.0").args[0].files[Phase.BEFORE]
     assert saved.path == "tensors/0/0000_first/x.safetensors"
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_run_that_is_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> None:
+    path = crashed(tmp_path, both_launches())
+    run = rundir.open_run(path)
+    verdict = diagnose(run)
+    recording = flight_recorder.read(path / shared_files.FLIGHT_RECORDER)
+    shutil.rmtree(path)
+    assert verdict is not None
+    assert recording is not None
+    assert rescue.save(run, rescue._kept(run, verdict, recording)).failure
+    assert not path.exists()
 
 
 @pytest.mark.usefixtures("shared")

@@ -302,6 +302,8 @@ class _Case:
             why = "it happened before the first launch"
         elif self.exit.stage in (RunStage.SYNCHRONISE, RunStage.UNLOAD):
             why = f"it happened after the last call; every launch had returned, {self.launches[-1].id} last"
+        elif all(call.ended for call in self.run.timeline.calls):
+            why = f"it happened outside of the model's calls; all had ended, {self.launches[-1].id} was the last launch"
         else:
             why = f"it happened between launches; {self.launches[-1].id} was the last one to return"
             why += f"; it may have happened in one of {self.unparsed}" if self.unparsed else ""

@@ -116,6 +116,15 @@ def test_another_threads_finished_launch_is_not_blamed(tmp_path: Path) -> None:
     assert summary(judge(tmp_path, writer, SEGV)) == ("SIGSEGV (Segmentation fault)", Proof.CERTAIN, ["0.0"])
 
 
+def test_a_crash_outside_of_the_calls_of_the_model(tmp_path: Path) -> None:
+    """In code of the program that called it, or of another library."""
+    writer = started(CPP, PROXY)
+    writer.call_end()
+    verdict = judge(tmp_path, writer, SEGV)
+    assert verdict
+    assert verdict.why == "it happened outside of the model's calls; all had ended, 0.1 was the last launch"
+
+
 def test_the_innermost_launch_of_a_thread_is_blamed(tmp_path: Path) -> None:
     writer = started(PROXY, ended=0)
     writer.call_begin(1)

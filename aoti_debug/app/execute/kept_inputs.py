@@ -59,8 +59,12 @@ class PackageUse:
         """Loads the package, or changes its weights."""
         return work()
 
-    def weights_changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool) -> None:
-        """Receives the weights that the loader was given by one of its methods, also in the buffer that is not used."""
+    def weights_changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool, in_place: bool) -> None:
+        """Receives the weights that the loader was given by one of its methods, also in the buffer that is not used.
+
+        Args:
+            in_place: the model uses these tensors themselves; else it copies their memory.
+        """
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
         """Calls the model, with its inputs in a list."""
@@ -197,9 +201,9 @@ class KeptInputs(PackageUse):
         self._weights = GivenWeights(run / FOLDER / f"weights-{os.getpid()}-{id(self)}", keeps_all=keeps_all)
         self._start()
 
-    def weights_changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool) -> None:
+    def weights_changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool, in_place: bool) -> None:
         """Keeps them."""
-        self._weights.changed(method, tensors, inactive=inactive)
+        self._weights.changed(method, tensors, inactive=inactive, in_place=in_place)
 
     def _start(self) -> None:
         """Begins anew in a process that was forked: its calls are numbered from 0, and its files are its own."""

@@ -53,18 +53,19 @@ class GivenWeights:
         self._is_told = True
         self._lock = threading.Lock()
 
-    def changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool) -> None:
+    def changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool, in_place: bool = False) -> None:
         """Keeps what a method of a loader has set.
 
         Args:
             inactive: in the buffer that the model does not use now; what is not set is as in the other one.
+            in_place: the model uses these tensors themselves; else it copies their memory, and of views too much.
         """
         with self._lock:
             self._is_told = False
             if method == _SWAP:
                 self._active, self._inactive = self._inactive, self._active
                 return
-            kept = self._kept(method, tensors)
+            kept = self._kept(method, tensors, in_place=in_place)
             changed = None if kept is None or self._active is None else (*self._active, kept)
             if inactive:
                 self._inactive = changed
@@ -81,7 +82,7 @@ class GivenWeights:
                 path.write_text(json_data.to_text(_State(call, self._active)), encoding="utf-8")
                 self._is_told = True
 
-    def _kept(self, method: str, tensors: Mapping[str, Any]) -> str | None:
+    def _kept(self, method: str, tensors: Mapping[str, Any], *, in_place: bool) -> str | None:
         """The file of a change; None if there is no room, or it is too large."""
         import torch
 
@@ -93,6 +94,8 @@ class GivenWeights:
             plain = {name: tensor.cuda() for name, tensor in plain.items()}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            if in_place:  # without what they may be views of
+                plain = {name: tensor.clone() for name, tensor in plain.items()}
             torch.save({"method": method.removesuffix(_FROM_CPU), "tensors": plain}, path)
         except (OSError, RuntimeError):  # a full disk; the script goes on
             path.unlink(missing_ok=True)

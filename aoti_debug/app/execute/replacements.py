@@ -333,9 +333,8 @@ def _changed(name: str, method: Any) -> Any:
         result = use.change(functools.partial(method, self, *args, **kwargs))
         tensors = next((value for value in (*args, *kwargs.values()) if isinstance(value, Mapping)), {})
         inactive = kwargs.get("use_inactive", args[1] if len(args) > 1 else False)
-        if kwargs.get("user_managed", args[3] if len(args) > 3 else False):  # not copied: they may well be views
-            tensors = {key: tensor.detach().clone() for key, tensor in tensors.items()}
-        use.weights_changed(name, tensors, inactive=bool(inactive))
+        in_place = kwargs.get("user_managed", args[3] if len(args) > 3 else False)
+        use.weights_changed(name, tensors, inactive=bool(inactive), in_place=bool(in_place))
         return result
 
     return _unseen(change)

@@ -61,3 +61,14 @@ def test_old_files_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for _ in range(3):
         kept.changed("update_constant_buffer", THREE, inactive=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2.pt", "3.pt", "5.pt", "6.pt"]  # 2 and 3 are in force
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_tensors_that_the_model_uses_themselves_are_kept_without_what_they_are_views_of(
+    tmp_path: Path, in_place: bool
+) -> None:
+    view = torch.arange(4.0)[2:]
+    GivenWeights(tmp_path, keeps_all=False).changed("load_constants", {"w": view}, inactive=False, in_place=in_place)
+    kept = torch.load(tmp_path / "0.pt")["tensors"]["w"]
+    assert torch.equal(kept, view)
+    assert kept.storage_offset() == (0 if in_place else 2)

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from aoti_debug.app.execute import bare_libraries, replacements
 from aoti_debug.app.execute.kept_inputs import PackageUse
@@ -62,8 +61,8 @@ class Use(PackageUse):
         self.seen.append("change")
         return super().change(work)
 
-    def weights_changed(self, method: str, tensors: Any, *, inactive: bool) -> None:
-        self.seen.append((method, tensors, inactive))
+    def weights_changed(self, method: str, tensors: Any, *, inactive: bool, in_place: bool) -> None:
+        self.seen.append((method, tensors, inactive, in_place))
 
     def call(self, run: Callable[..., Any], inputs: Any, *arguments: Any, **keywords: Any) -> Any:
         self.seen.append(inputs)
@@ -93,8 +92,8 @@ def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti.AOTIModelPackageLoader.load_metadata_from_package("a", "b") == "a b"
     assert loader.run([1], stream=3) == [1, 3]
     assert loader.load_constants({"w": 1}, use_inactive=True) == ({"w": 1}, True)
-    loader.update_constant_buffer({"v": 2}, False, True)
-    changes = [("load_constants", {"w": 1}, True), ("update_constant_buffer", {"v": 2}, False)]
+    loader.update_constant_buffer({"v": 2}, False, True, True)
+    changes = [("load_constants", {"w": 1}, True, False), ("update_constant_buffer", {"v": 2}, False, True)]
     assert packages.uses[0].seen == ["change", loader, [1], "change", changes[0], "change", changes[1]]
     assert not hasattr(loader, "boxed_run")
     assert not capsys.readouterr().err
@@ -102,18 +101,6 @@ def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:
         assert aoti.AOTIModelContainerRunnerXpu("a.so", 1).loaded == ("a.so", 1)
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "aoti-debug: a.so is not recorded: its device is neither a CPU nor a CUDA GPU"
-
-
-@pytest.mark.parametrize("user_managed", [True, False])
-def test_weights_that_torch_does_not_copy_are_kept_as_they_are_and_not_as_views(user_managed: bool) -> None:
-    packages = Packages()
-    aoti = SimpleNamespace(AOTIModelPackageLoader=Loader)
-    vars(aoti).update(replacements.loaders(aoti, lambda: packages))
-    view = torch.arange(4.0)[2:]
-    aoti.AOTIModelPackageLoader("a.pt2", "model", 2).update_constant_buffer({"w": view}, False, True, user_managed)
-    _, tensors, _ = packages.uses[0].seen[-1]
-    assert torch.equal(tensors["w"], view)
-    assert tensors["w"].storage_offset() == (0 if user_managed else 2)
 
 
 def test_runners_of_bare_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +115,7 @@ def test_runners_of_bare_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = aoti.AOTIModelContainerRunnerCpu("a.so", 1)
     assert runner.loaded == ("libraries/1/recorded a.so model", 1)
     assert (runner.run([1]), runner.swap_constant_buffer()) == ([1], "swapped")
-    swapped: Any = ("swap_constant_buffer", {}, False)
+    swapped: Any = ("swap_constant_buffer", {}, False, False)
     assert packages.uses[0].seen == ["change", runner, [1], "change", swapped]
     for given, expected in (
         ((2,), (2, "cuda", "libraries/1")),

@@ -60,11 +60,7 @@ class PackageUse:
         return work()
 
     def weights_changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool, in_place: bool) -> None:
-        """Receives the weights that the loader was given by one of its methods, also in the buffer that is not used.
-
-        Args:
-            in_place: the model uses these tensors themselves; else it copies their memory.
-        """
+        """Receives the weights that a method gave the loader, in either buffer; `in_place`: the model copies none."""
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
         """Calls the model, with its inputs in a list."""

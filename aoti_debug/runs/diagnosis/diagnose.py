@@ -342,9 +342,7 @@ class _Case:
         return exception_text.shim_exception(self.run.path) if is_logged else fault.text
 
     def _launch_of(self, fault: FaultRecord | None) -> Launch | None:
-        if fault is None or fault.launch is None:
-            return None
-        return self.launches.find(fault.launch)
+        return None if fault is None or fault.launch is None else self.launches.find(fault.launch)
 
 
 class _Stream:

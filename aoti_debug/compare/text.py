@@ -215,7 +215,8 @@ def output_text(error: OutputError) -> str:
         return f"output {error.index}: {count} {are} NaN or infinite otherwise than in eager{example}"
     if is_exact(error.dtype):
         count = f"{error.different} of {wording.pluralize(error.elements, 'element')}"
-        return f"output {error.index}: {count} differ from what the exported program returns in eager{example}"
+        differ = "differs" if error.different == 1 else "differ"
+        return f"output {error.index}: {count} {differ} from what the exported program returns in eager{example}"
     if not math.isfinite(error.relative):
         return f"output {error.index} has other zeros than what the exported program returns in eager{example}"
     relative = f"a relative error of {short(error.relative)}"

@@ -6,7 +6,10 @@ import copy
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.compare.text import wrong_lines
+import pytest
+
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.text import output_text, wrong_lines
 from tests.views.report.subjects import comparison_of, run
 
 
@@ -25,3 +28,16 @@ def test_a_wrong_launch_in_a_loop(tmp_path: Path) -> None:
     assert lines[0] == f"WRONG {row.launch.id} {row.launch.kernel} [3]"
     operator = next(at for at, line in enumerate(lines) if line.startswith("  operator aten.index.Tensor"))
     assert lines[operator + 1].strip() == place
+
+
+@pytest.mark.parametrize(
+    ("different", "elements", "says"),
+    [
+        (1, 1, "1 of 1 element differs from"),
+        (1, 8, "1 of 8 elements differs from"),
+        (3, 8, "3 of 8 elements differ from"),
+    ],
+)
+def test_integers_that_differ(different: int, elements: int, says: str) -> None:
+    error = OutputError(index=1, dtype="int64", elements=elements, different=different, relative=0.5)
+    assert output_text(error) == f"output 1: {says} what the exported program returns in eager"

@@ -220,14 +220,13 @@ def _outcome(options: TriageOptions, runs: TriageRuns, steps: Steps, folder: Pat
     if first.verdict is not None:
         seen = finding_of(first.run, first.verdict, argument_sentences(first.verdict))
         so_far.suspicion = Suspicion(seen, first.diagnosed)
-    so_far.seen = ["no fault"]
-    return _checked(Investigation(options, runs, steps, folder / triage_directory.REPRO, first, so_far.seen), so_far)
+    return _checked(Investigation(options, runs, steps, folder / triage_directory.REPRO, first), so_far)
 
 
 def _checked(investigation: Investigation, so_far: SoFar) -> Outcome:
     """The outcome of the checks: of the first that finds a fault."""
     warnings: tuple[str, ...] = ()
-    seen = investigation.seen
+    so_far.seen = seen = investigation.seen
     so_far.left = [check.kind.title for check in CHECKS]
     open_: Finding | None = None
     for check in CHECKS:

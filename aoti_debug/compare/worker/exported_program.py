@@ -257,9 +257,8 @@ def undefined_results(source: ExportedSource, called: Program) -> Iterator[Undef
         return
     usual = dict.fromkeys(fresh, 0)
     first, second = (returned_with(source, usual) for _ in range(2))
-    if (
-        first is None or second is None or different_outputs(first, second)
-    ):  # something else makes it different each time
+    # Where two equal calls differ, something else makes them different.
+    if first is None or second is None or different_outputs(first, second):
         return
     for name in fresh:
         other = returned_with(source, usual | {name: 1})

@@ -31,24 +31,16 @@ class Investigation:
     Attributes:
         repro: the folder that the repro of the guilty launch is written to.
         first: the first run, with the names of all launches.
-        seen: what was seen in the runs: "no fault".
+        seen: what was seen in the runs so far: "no fault".
     """
 
-    def __init__(
-        self,
-        options: TriageOptions,
-        runs: TriageRuns,
-        steps: Steps,
-        repro: Path,
-        first: RunResult,
-        seen: list[str] | None = None,
-    ) -> None:
+    def __init__(self, options: TriageOptions, runs: TriageRuns, steps: Steps, repro: Path, first: RunResult) -> None:
         self.options = options
         self.runs = runs
         self.steps = steps
         self.repro = repro
         self.first = first
-        self.seen = [] if seen is None else seen
+        self.seen = ["no fault"]
         self._measured: RunResult | None = None
 
     def run_measured(self) -> RunResult:

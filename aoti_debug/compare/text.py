@@ -174,7 +174,8 @@ def _wrong_output_lines(comparison: Comparison) -> list[str]:
         return []
     sentences = [*map(output_text, others), *alteration_sentences(comparison)]
     if is_proved:
-        command = suggested_commands.bisect_settings(comparison.run, comparison.program_path)
+        options = suggested_commands.options_of(comparison.run)
+        command = suggested_commands.bisect_settings(comparison.program_path, options)
         sentences[-1] += f"; {command} looks for the pass"
     elif others:
         sentences[-1] += ", and no launch that was compared is wrong"

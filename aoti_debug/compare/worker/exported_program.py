@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arguments import ExportedWeights, has_type
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
@@ -28,7 +29,7 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +77,7 @@ class ExportedSource:
         self._package = package
         self._recorded = {weight.name: weight for weight in run.weights}
         self.weights = weights
+        self.trials: dict[int, MemoryTrials | None] = {}  # of `memory_trials`, by the number of calls
 
     @cached_property
     def inputs(self) -> input_files.Inputs | None:
@@ -237,13 +239,61 @@ class Loaded:
 MAX_TRIED = 8  # operators that are tried, in one call of the program each
 
 
+@dataclass(frozen=True)
+class MemoryTrials:
+    """The results of a program with other numbers in the memory that nothing has written.
+
+    Attributes:
+        returned: with the usual numbers.
+        changed: by operator that gives such memory: the outputs that other numbers in it change; for a tensor that
+            keeps its shape, True for each element that changes, in row-major order; for any other output, None.
+    """
+
+    returned: Sequence[Any]
+    changed: Mapping[str, Mapping[int, torch.Tensor | None]]
+
+
+def fresh_memory(graph: Graph) -> Mapping[str, int]:
+    """The first operators of a graph that give memory which nothing has written, each with its usual fill."""
+    return dict.fromkeys([node.name for node in graph.nodes if node.target in FRESH][:MAX_TRIED], 0)
+
+
+def memory_trials(
+    source: ExportedSource, graph: Graph, calls: int = 1, watch: Adjustment | None = None
+) -> MemoryTrials | None:
+    """Calls the program with other numbers in its fresh memory; with as many calls again, returns the same trials.
+
+    None where two equal calls differ: something else makes them different. Operators that refuse such numbers are
+    passed over: others may not.
+
+    Args:
+        calls: of the program in each trial; what the last one returns counts.
+        watch: sees what nodes compute, if it is called now, and changes nothing.
+    """
+    if calls not in source.trials:
+        source.trials[calls] = _memory_trials(source, fresh_memory(graph), calls, watch)
+    return source.trials[calls]
+
+
+def _memory_trials(
+    source: ExportedSource, usual: Mapping[str, int], calls: int, watch: Adjustment | None
+) -> MemoryTrials | None:
+    first, second = returned_with(source, usual, watch, calls), returned_with(source, usual, None, calls)
+    if first is None or second is None or different_outputs(first, second):
+        return None
+    changed = {}
+    for name in usual:
+        other = returned_with(source, {**usual, name: 1}, calls=calls)
+        changed[name] = {} if other is None else changed_elements(first, other)
+    return MemoryTrials(first, changed)
+
+
 def undefined_results(source: ExportedSource, called: Program) -> Iterator[UndefinedResult]:
     """Yields the operators that do what the graph does not say, with arguments or with memory.
 
     They overwrite an argument, return memory of one, or give memory that nothing has written.
 
-    Memory is unwritten where outputs of a call change with what is in it before. An operator is passed over where the
-    program cannot be called with such numbers: others may refuse them.
+    Memory is unwritten where outputs of a call change with what is in it before.
 
     Args:
         called: the program, after its calls in eager.
@@ -252,18 +302,10 @@ def undefined_results(source: ExportedSource, called: Program) -> Iterator[Undef
         return
     for name, done in called.undeclared.items():
         yield UndefinedResult(name, f"{done}, which its schema does not declare")
-    fresh = [node.name for node in called.graph.nodes if node.target in FRESH][:MAX_TRIED]
-    if not fresh:
-        return
-    usual = dict.fromkeys(fresh, 0)
-    first, second = (returned_with(source, usual) for _ in range(2))
-    # Where two equal calls differ, something else makes them different.
-    if first is None or second is None or different_outputs(first, second):
-        return
-    for name in fresh:
-        other = returned_with(source, usual | {name: 1})
-        outputs = () if other is None else different_outputs(first, other)
-        if outputs:
+    trials = memory_trials(source, called.graph) if fresh_memory(called.graph) else None
+    for name, changed in {} if trials is None else trials.changed.items():
+        if changed:
+            outputs = tuple(changed)
             seen = f"{UNWRITTEN}: with other numbers in it, in eager, "
             yield UndefinedResult(name, f"{seen}{outputs_text(outputs)} changes", outputs)
 
@@ -307,6 +349,23 @@ def different_outputs(first: Sequence[Any], second: Sequence[Any]) -> tuple[int,
     """The numbers of the outputs that are not the same, bit for bit."""
     pairs = enumerate(zip(first, second, strict=True))
     return tuple(number for number, (a, b) in pairs if not _has_equal_values(a, b))
+
+
+def changed_elements(first: Sequence[Any], second: Sequence[Any]) -> dict[int, torch.Tensor | None]:
+    """The outputs that are not the same, bit for bit, with their elements that are not equal, as in MemoryTrials."""
+    import torch
+
+    found: dict[int, torch.Tensor | None] = {}
+    for number in different_outputs(first, second):
+        a, b = first[number], second[number]
+        is_alike = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
+        found[number] = unequal(a.cpu(), b.cpu()) if is_alike else None
+    return found
+
+
+def unequal(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """True for the elements that are not equal, in row-major order; two NaN are."""
+    return ((first != second) & ~(first.isnan() & second.isnan())).reshape(-1)
 
 
 def _has_equal_values(first: Any, second: Any) -> bool:

@@ -13,7 +13,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.measure import output_errors
 from aoti_debug.compare.measure.choices import Choice, chooses_equal, leaves_order_open, other_choice
@@ -35,9 +35,13 @@ from aoti_debug.compare.worker.altered import WrongOutput, altered_program
 from aoti_debug.compare.worker.exported_program import (
     MAX_TRIED,
     ExportedSource,
+    changed_elements,
     different_outputs,
+    fresh_memory,
+    memory_trials,
     outputs_text,
     returned_with,
+    unequal,
 )
 from aoti_debug.compare.worker.recorded_tensors import recorded_tensor
 from aoti_debug.package.reference.program import MODEL, Node, Reference, returned_nodes
@@ -171,7 +175,7 @@ class LeftOpen:
         if index in self.chosen:
             node, elements = self.chosen[index]
             return chooses_equal(node, elements, actual, eager)
-        return not bool((_changed(actual, eager) & ~_is_rounding(actual, eager) & ~self.changed[index]).any())
+        return not bool((unequal(actual, eager) & ~_is_rounding(actual, eager) & ~self.changed[index]).any())
 
 
 def left_open(source: ExportedSource) -> LeftOpen:
@@ -179,10 +183,9 @@ def left_open(source: ExportedSource) -> LeftOpen:
     exported = source.reference.of_exported
     graph = None if exported is None else exported.graphs[0]
     nodes = () if graph is None else graph.nodes
-    fresh = [node.name for node in nodes if node.target in FRESH][:MAX_TRIED]
     choosing = {node.name: node for node in nodes if leaves_order_open(node)}
-    usual = dict.fromkeys(fresh, 0)
-    if graph is None or not (fresh or choosing):
+    usual = {} if graph is None else fresh_memory(graph)
+    if graph is None or not (usual or choosing):
         return LeftOpen()
     elements: dict[str, torch.Tensor] = {}
 
@@ -192,20 +195,24 @@ def left_open(source: ExportedSource) -> LeftOpen:
         return result
 
     calls = source.run.calls
-    first, second = (returned_with(source, usual, keep, calls) for _ in range(2))
-    if first is None or second is None or different_outputs(first, second):
+    trials = memory_trials(source, graph, calls, keep)
+    if trials is None:
         return LeftOpen()
+    first = trials.returned
     found: dict[int, torch.Tensor] = {}
     results = []
-    for name in fresh:
-        _add_changed(found, first, returned_with(source, usual | {name: 1}, calls=calls))
+    for changed in trials.changed.values():
+        _add(found, changed)
     unwritten = set(found)
     together = returned_with(source, usual, _choosing(choosing, Choice.NEXT), calls) if choosing else first
     has_ties = together is None or bool(different_outputs(first, together))
+    if choosing and not elements:  # the trials were made before
+        returned_with(source, usual, keep, calls)
     for name in list(choosing)[:MAX_TRIED] if has_ties else ():
         own: dict[int, torch.Tensor] = {}
         for choice in (Choice.NEXT, Choice.PREVIOUS):
-            _add_changed(own, first, returned_with(source, usual, _choosing((name,), choice), calls))
+            other = returned_with(source, usual, _choosing((name,), choice), calls)
+            _add(own, {} if other is None else changed_elements(first, other))
         if own:
             seen = "leaves open which of equal elements comes first: with another choice, in eager, "
             results.append(UndefinedResult(name, f"{seen}{outputs_text(tuple(own))} changes", tuple(own)))
@@ -223,20 +230,11 @@ def _choosing(names: Collection[str], choice: Choice) -> Adjustment:
     return lambda node, args, result: other_choice(node, args, result, choice) if node.name in names else result
 
 
-def _add_changed(found: dict[int, torch.Tensor], first: Sequence[Any], second: Sequence[Any] | None) -> None:
-    """Adds the elements of outputs that differ."""
-    import torch
-
-    for number in () if second is None else different_outputs(first, second):
-        a, b = first[number], None if second is None else second[number]
-        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape:
-            changed = _changed(a.cpu(), b.cpu())
-            found[number] = changed | found.get(number, changed)
-
-
-def _changed(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """True for the elements that are not equal; two NaN are."""
-    return ((first != second) & ~(first.isnan() & second.isnan())).reshape(-1)
+def _add(found: dict[int, torch.Tensor], changed: Mapping[int, torch.Tensor | None]) -> None:
+    """Adds the elements that change, of the outputs of which they are known."""
+    for number, elements in changed.items():
+        if elements is not None:
+            found[number] = elements | found.get(number, elements)
 
 
 def _is_rounding(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

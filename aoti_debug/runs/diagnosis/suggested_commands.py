@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from aoti_debug.base.abi import Phase, SaveStatus, Variable
@@ -59,19 +59,31 @@ def why_nonfinite(run: RunDir) -> tuple[str, ...]:
 
 def triage(run: RunDir, model: Path) -> str:
     """The command that triages a model with the inputs, the calls, the modules and the libraries of a run."""
-    return shlex.join(["aoti-debug", "triage", word_of(model), *_of_run(run)])
+    return shlex.join(["aoti-debug", "triage", word_of(model), *options_of(run)])
 
 
-def bisect_settings(run: RunDir, program: Path) -> str:
-    """The command that looks for the setting, pass or lowering which makes a program wrong, as a run has called it."""
-    return shlex.join(["aoti-debug", "bisect", word_of(program), "--settings", *_of_run(run)])
+def bisect_settings(program: Path, options: Iterable[str]) -> str:
+    """The command that looks for the setting, pass or lowering which makes a program wrong.
+
+    Args:
+        options: words that say how it is called: of `options_of`, or of a triage.
+    """
+    return shlex.join(["aoti-debug", "bisect", word_of(program), "--settings", *options])
 
 
-def _of_run(run: RunDir) -> list[str]:
-    words = ["--inputs", word_of(run.inputs)] if run.inputs is not None else []
-    words += [word for module in run.info.imports for word in ("--import", module)]
-    words += [word for path in run.info.libraries for word in ("--load-library", path)]
-    return words + (["--calls", str(run.info.calls)] if run.info.calls > 1 else [])
+def options_of(run: RunDir) -> tuple[str, ...]:
+    """The options with which a command calls a model as a run has called it."""
+    return calling(run.inputs, run.info.calls, run.info.imports, run.info.libraries)
+
+
+def calling(
+    inputs: Path | None, calls: int, imports: Iterable[str], libraries: Iterable[Path | str]
+) -> tuple[str, ...]:
+    """The options with which a command calls a model with these inputs so often, with the user's own operators."""
+    words = [] if inputs is None else ["--inputs", word_of(inputs)]
+    words += [word for module in imports for word in ("--import", module)]
+    words += [word for path in libraries for word in ("--load-library", word_of(path))]
+    return (*words, *(("--calls", str(calls)) if calls > 1 else ()))
 
 
 def gpu_core(run: RunDir) -> tuple[str, ...]:

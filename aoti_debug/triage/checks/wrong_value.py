@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +21,7 @@ from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EA
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -140,9 +140,8 @@ def with_search(finding: Finding, investigation: Investigation, run: RunDir) -> 
     options = investigation.options
     if archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
         return finding
-    words = ["--inputs", str(run.inputs)] if options.random_inputs is not None and run.inputs is not None else []
-    words += ["--calls", str(options.calls)] if options.calls > 1 else []
-    command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *options.words, *words])
+    called = options if options.random_inputs is None else replace(options, inputs=run.inputs)
+    command = suggested_commands.bisect_settings(options.model, called.words)
     return replace(finding, next=(*finding.next, command))
 
 

@@ -184,7 +184,6 @@ def _words(options: TriageOptions) -> list[str]:
         "--random-inputs": options.random_inputs,
         "--exported": options.exported,
         "--model": options.name or None,
-        "--calls": options.calls if options.calls > 1 else None,
         "--threads": options.threads,
     }
     words = [word for name, value in of_triage.items() if value is not None for word in (name, str(value))]

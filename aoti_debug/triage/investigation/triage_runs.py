@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import ModelCalls, RunOptions
 from aoti_debug.runs.run.runner import RunResult
@@ -86,13 +88,11 @@ class TriageOptions(ModelCalls):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The options of a command line with the same inputs, the same settings of the build and the same user code."""
-        words = [word for name in self.user_code.imports for word in ("--import", name)]
-        words += [word for path in self.user_code.libraries for word in ("--load-library", str(path))]
-        configs = self.inductor_configs.items()
-        words += [word for key, value in configs for word in ("--inductor-config", f"{key}={value}")]
-        words += [] if self.inputs is None else ["--inputs", str(self.inputs)]
-        return tuple(words)
+        """The options of a command line that builds the model with the same settings, and calls it in the same way."""
+        settings = [("--inductor-config", f"{key}={value}") for key, value in self.inductor_configs.items()]
+        code = self.user_code
+        calling = suggested_commands.calling(self.inputs, self.calls, code.imports, code.libraries)
+        return (*calling, *chain.from_iterable(settings))
 
     def building(self, program: Artifact, output: Path) -> BuildOptions:
         """The options of a build of the model.

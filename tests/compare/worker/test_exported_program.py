@@ -26,7 +26,7 @@ class Half(nn.Module):
 def found(module: nn.Module, x: Tensor) -> list[tuple[int, ...]]:
     """The outputs that change with each operator that is named."""
     program = exported(module, x)
-    source: Any = SimpleNamespace(program=lambda _: calls(program, x))
+    source: Any = SimpleNamespace(program=lambda _: calls(program, x), trials={})
     return [result.outputs for result in undefined_results(source, source.program(Arithmetic.EAGER))]
 
 

@@ -10,11 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import FaultyOutput
 from aoti_debug.compare.worker import returned_outputs
 from aoti_debug.compare.worker.altered import WrongOutput
+from aoti_debug.compare.worker.exported_program import undefined_results
 from aoti_debug.compare.worker.returned_outputs import LeftOpen, keeps_choices, left_open, undecided
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
@@ -83,6 +85,11 @@ class Half(nn.Module):
 
 def opened(module: nn.Module, x: Tensor, made: list[None] | None = None) -> LeftOpen:
     """What is left open; a member is added to `made` for each program that is called."""
+    return left_open(source_of(module, x, made))
+
+
+def source_of(module: nn.Module, x: Tensor, made: list[None] | None = None) -> Any:
+    """The source of a program; a member is added to `made` for each one that is called."""
     program = exported(module, x)
 
     def make(_: Any) -> ExportedCalls:
@@ -93,9 +100,10 @@ def opened(module: nn.Module, x: Tensor, made: list[None] | None = None) -> Left
     source: Any = SimpleNamespace(
         program=make,
         run=SimpleNamespace(calls=1),
+        trials={},
         reference=SimpleNamespace(of_exported=SimpleNamespace(graphs=(calls(program, x).graph,))),
     )
-    return left_open(source)
+    return source
 
 
 def test_the_order_of_equal_elements_is_left_open() -> None:
@@ -130,6 +138,15 @@ def test_what_is_in_memory_that_nothing_writes_is_left_open() -> None:
     assert not found.has(0, torch.tensor([2.0, 1.0, 0.0, 0.0]), eager)
     assert not found.has(1, torch.tensor(2), torch.tensor(0)), "argmax chooses the first"
     assert not found.following, "float64 says nothing about such memory"
+
+
+def test_memory_that_was_tried_before_is_not_tried_again() -> None:
+    made: list[None] = []
+    source = source_of(Half(), torch.ones(4), made)
+    assert [result.outputs for result in undefined_results(source, source.program(Arithmetic.EAGER))] == [(0,)]
+    called = len(made)
+    assert left_open(source).changed.keys() == {0}
+    assert len(made) == called
 
 
 @pytest.mark.parametrize(

@@ -78,4 +78,6 @@ def test_what_looks_further_calls_the_model_as_often(tmp_path: Path) -> None:
     (run.path / "inputs.pt").touch()
     given = f"--inputs {run.path.resolve() / 'inputs.pt'} --import ops --calls 3"
     assert suggested_commands.triage(run, Path("m.pt2")) == f"aoti-debug triage m.pt2 {given}"
-    assert suggested_commands.bisect_settings(run, Path("m.pt2")) == f"aoti-debug bisect m.pt2 --settings {given}"
+    assert suggested_commands.bisect_settings(Path("m.pt2"), suggested_commands.options_of(run)) == (
+        f"aoti-debug bisect m.pt2 --settings {given}"
+    )

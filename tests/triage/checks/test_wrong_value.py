@@ -26,8 +26,8 @@ def test_a_search_for_the_lowering_builds_as_the_triage_has_built(
     investigation: Any = SimpleNamespace(options=options)
     run: Any = SimpleNamespace(inputs=Path("runs/1/inputs.pt"))
     command = (
-        "aoti-debug bisect m.pt2 --settings --import passes --load-library ops.so --inductor-config max_autotune=True "
-        "--inputs x.pt"
+        "aoti-debug bisect m.pt2 --settings --inputs x.pt --import passes --load-library ops.so "
+        "--inductor-config max_autotune=True"
     )
     expected = (*FINDING.next, *((command,) if kind is ArtifactKind.EXPORTED else ()))
     assert wrong_value.with_search(FINDING, investigation, run).next == expected

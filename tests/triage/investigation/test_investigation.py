@@ -38,7 +38,7 @@ def test_time_that_is_over_in_the_build() -> None:
 def test_a_longer_triage_looks_at_the_same_calls() -> None:
     options = replace(OPTIONS, inputs=Path("x.pt"), calls=3, guards=True, user_code=UserCode(("ops",)))
     (longer,) = SoFar().outcome(options, steps_at("build")).finding.next
-    assert longer == ("aoti-debug triage model.pt2 --import ops --inputs x.pt --calls 3 --guards --time-limit 2160")
+    assert longer == ("aoti-debug triage model.pt2 --inputs x.pt --import ops --calls 3 --guards --time-limit 2160")
 
 
 def test_time_that_is_over_after_the_last_check() -> None:

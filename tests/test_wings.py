@@ -43,7 +43,7 @@ WINGS = {
         *("results", "build_failures", "contracts", "nonfinite", "memory_errors", "investigation", "checks", OWN),
         "minify",
     ),
-    "views": ("call_text", "report", "kernel_code", "bundle", "results", "summaries", "memory", "profile"),
+    "views": ("call_text", "report", "kernel_code", "bundle", "made_results", "summaries", "memory", "profile"),
     "app": ("doctor", "torch_compile", "execute", "python", "ui", "cli"),
 }
 MODULES = ("__init__", "__main__")  # all that lie directly in aoti_debug/

@@ -14,23 +14,27 @@ import hmac
 import secrets
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import results_home
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.runs.rundir import recorded_runs, run_directory
-from aoti_debug.views.results.made_results import MadeResult, made_results
-from aoti_debug.views.results.results_page import message_page, results_page
+from aoti_debug.views.made_results import MadeResult, ResultSummary, made_results
+from aoti_debug.views.report.page import PageParts, render
 
 _WRITTEN = {ResultKind.DIFFS: "report/index.html", ResultKind.PROFILES: "report/profile.html"}
 _LARGEST = 256 << 20  # bytes of a page that was written
+_LIST = PageParts("results.html", ("results.js",), ("report.css",), ())
+_NOTHING = PageParts("message.html", (), ("report.css",), ())
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class UiPages:
         try:
             with self._lock:
                 if path == "/":
-                    return UiPage(results_page(made_results(), results_home.home()))
+                    return UiPage(list_page(made_results(), results_home.home()))
                 if path == "/diff":
                     return _diff([_result(asked.get(name, [""])[0]) for name in ("a", "b")])
                 kind, _, name = path.removeprefix("/").partition("/")
@@ -82,7 +86,53 @@ class _NoResultError(Exception):
 
 
 def _message(status: HTTPStatus, title: str, lines: Sequence[str]) -> UiPage:
-    return UiPage(message_page(title, lines), status)
+    """A page that says why there is no other."""
+    return UiPage(render(_NOTHING, {}, {"title": title, "lines": lines}), status)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of the list.
+
+    Attributes:
+        link: the address of its page.
+        age: "12 min".
+        made: seconds since 1970.
+    """
+
+    name: str
+    link: str
+    kind: str
+    shown: ResultSummary
+    age: str
+    made: int
+
+
+def list_page(results: Sequence[MadeResult], home: Path) -> str:
+    """The text of the page that lists results, the newest first.
+
+    Args:
+        home: the directory whose results are listed, to be named.
+    """
+    now = time.time()
+    rows = [
+        _Row(
+            result.name,
+            f"/page/{quote(result.name, safe='')}",
+            result.kind.value,
+            result.summary,
+            wording.age(now - result.made),
+            int(result.made),
+        )
+        for result in sorted(results, key=lambda result: -result.made)
+    ]
+    values = {
+        "title": f"{wording.pluralize(len(rows), 'result')} in {home}",
+        "home": str(home),
+        "rows": rows,
+        "kinds": list(dict.fromkeys(row.kind for row in rows)),
+    }
+    return render(_LIST, {}, values)
 
 
 def _result(name: str) -> MadeResult:
@@ -283,4 +333,4 @@ _WELCOME = (
 
 
 def _refused(status: HTTPStatus, sentence: str) -> UiPage:
-    return UiPage(message_page("Refused", [sentence]), status)
+    return _message(status, "Refused", [sentence])

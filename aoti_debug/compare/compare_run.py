@@ -21,6 +21,7 @@ from aoti_debug.compare.comparison import (
     SettingTrial,
     UndefinedOperator,
 )
+from aoti_debug.compare.evaluation_process import EvaluatedRun, EvaluationProcess, evaluate
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
     errors,
@@ -35,11 +36,10 @@ from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Measurement, RegionResult, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
-from aoti_debug.compare.regions.programs import exported_run, program_runs
+from aoti_debug.compare.regions.program_calls import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
-from aoti_debug.compare.run_worker import EvaluatedRun, EvaluationProcess, evaluate
 from aoti_debug.compare.suspects import alteration_of, changed_text, is_proof
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.pt2 import archive

@@ -8,7 +8,7 @@ from aoti_debug.compare.comparison import NOT_SELECTED, PRIVATE, SILENT, UNREAD,
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on
 from aoti_debug.compare.protocol.measurement import Inherited, RegionResult
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.compare.regions.programs import returned_values
+from aoti_debug.compare.regions.program_calls import returned_values
 from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of

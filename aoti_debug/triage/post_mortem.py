@@ -31,14 +31,14 @@ from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place, place_of
-from aoti_debug.runs.diagnosis.run_findings import crash_text, finding_of
+from aoti_debug.runs.diagnosis.verdict_text import crash_text, finding_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.running_process import PackageState
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage import session
 from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import core_launch, gpu_core

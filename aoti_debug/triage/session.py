@@ -27,10 +27,10 @@ from aoti_debug.package.manifest import Constant, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, extract
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind
-from aoti_debug.runs.diagnosis.run_findings import finding_of, with_coordinates
+from aoti_debug.runs.diagnosis.verdict_text import finding_of, with_coordinates
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
-from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import faults, nonfinite, races, wrong_value

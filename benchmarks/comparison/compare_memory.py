@@ -26,7 +26,7 @@ from torch import nn
 
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
-from aoti_debug.compare.run_worker import LOG, EvaluationProcess
+from aoti_debug.compare.evaluation_process import LOG, EvaluationProcess
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions

@@ -57,8 +57,8 @@ class Group:
 GROUPS = (
     Group(
         "diagnose",
-        ("aoti_debug/runs/diagnosis/diagnose.py", "aoti_debug/runs/diagnosis/run_findings.py"),
-        ("tests/runs/diagnosis/test_diagnose.py", "tests/runs/diagnosis/test_run_findings.py"),
+        ("aoti_debug/runs/diagnosis/diagnose.py", "aoti_debug/runs/diagnosis/verdict_text.py"),
+        ("tests/runs/diagnosis/test_diagnose.py", "tests/runs/diagnosis/test_verdict_text.py"),
         4,
     ),
     Group("dataflow", ("aoti_debug/runs/diagnosis/dataflow.py",), ("tests/runs/diagnosis/test_dataflow.py",), 3),

@@ -21,7 +21,7 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
-from aoti_debug.compare import run_worker
+from aoti_debug.compare import evaluation_process
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.output_errors import OutputError
@@ -97,7 +97,7 @@ def test_a_process_that_never_gets_anywhere_is_not_started_for_every_launch(tmp_
 
 def test_a_process_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = chain(tmp_path / "runs", (ADD, ADD))
-    monkeypatch.setattr(run_worker, "WORKER", "no_such_module")
+    monkeypatch.setattr(evaluation_process, "WORKER", "no_such_module")
     message = "did not start: it ended with exit code 1: .*No module named 'no_such_module'"
     with pytest.raises(TargetError, match=message):
         compared(run, tmp_path)

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from aoti_debug.compare import compare_run
+from aoti_debug.compare.evaluation_process import EvaluatedRun
 from aoti_debug.compare.protocol.measurement import ExportedOutputs
-from aoti_debug.compare.run_worker import EvaluatedRun
 from aoti_debug.runs.run import saved_outputs
 
 

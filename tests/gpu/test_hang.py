@@ -13,7 +13,7 @@ from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
-from aoti_debug.runs.show.fault import verdict_lines
+from aoti_debug.runs.show.verdict import verdict_lines
 from tests.built_model import Built
 
 pytestmark = [

@@ -26,9 +26,9 @@ from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.frames import is_of_openmp
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.findings import CLEAN, HANG, INCOMPLETE, UNFINISHED, Finding
-from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Observer

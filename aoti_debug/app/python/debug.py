@@ -17,7 +17,7 @@ from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.findings import Finding
-from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run import load_model, runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.runner import RunResult

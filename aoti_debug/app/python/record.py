@@ -39,8 +39,8 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding
-from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.options import RunOptions, Shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.runs.diagnosis.run_findings import element_text, more_text, table_text
+from aoti_debug.runs.diagnosis.verdict_text import element_text, more_text, table_text
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pairs import LaunchPair
+from aoti_debug.compare.evaluation_process import evaluate
 from aoti_debug.compare.measure.output_errors import output_error
 from aoti_debug.compare.protocol.request import Region, ValueArithmetic, WantedValues
-from aoti_debug.compare.regions.programs import program_runs
+from aoti_debug.compare.regions.program_calls import program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
-from aoti_debug.compare.run_worker import evaluate
 from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -20,8 +20,8 @@ from aoti_debug.base.native.frames import is_of_openmp, is_recording, without_co
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.diagnosis.run_findings import headline
 from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof, Verdict, signal_text
+from aoti_debug.runs.diagnosis.verdict_text import headline
 from aoti_debug.runs.rundir.breadcrumbs import Crumb, Crumbs
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord
 from aoti_debug.runs.rundir.run_directory import GPU_CORE, RunDir

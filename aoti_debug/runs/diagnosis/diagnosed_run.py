@@ -67,7 +67,7 @@ def _of_launches_of(run: RunDir, verdict: Verdict) -> Verdict:
     def newer(launch: Launch) -> Launch:
         return run.launches.find(launch.key) or launch
 
-    from aoti_debug.runs.diagnosis.run_findings import headline  # most runs end well
+    from aoti_debug.runs.diagnosis.verdict_text import headline  # most runs end well
 
     surfaced = None if verdict.surfaced is None else newer(verdict.surfaced)
     suspects = tuple(map(newer, verdict.suspects))

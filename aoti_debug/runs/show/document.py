@@ -14,8 +14,8 @@ from aoti_debug.package.manifest import Arg, Form, Site
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.runs.diagnosis.findings import Finding, Place
-from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord, TensorFile, TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.measurer import Measurer

@@ -238,13 +238,13 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
 
 
 def _verdict_lines(verdict: Verdict, width: int) -> list[str]:
-    from aoti_debug.runs.show.fault import verdict_lines  # most runs end well
+    from aoti_debug.runs.show.verdict import verdict_lines  # most runs end well
 
     return verdict_lines(verdict, width)
 
 
 def _nonfinite_lines(run: RunDir, outputs: OutputValues, width: int) -> list[str]:
-    from aoti_debug.runs.diagnosis.run_findings import without_fault  # most outputs are finite
+    from aoti_debug.runs.diagnosis.verdict_text import without_fault  # most outputs are finite
     from aoti_debug.runs.show.finding import all_finding_lines
 
     return all_finding_lines(replace(without_fault(run, outputs), warnings=()), width)  # the header has these

@@ -19,14 +19,14 @@ from aoti_debug.repro.repro import missing_inputs
 from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, place_of
-from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
-from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import gpu_core

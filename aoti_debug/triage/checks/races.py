@@ -23,12 +23,12 @@ from aoti_debug.compare.diff.thread_races import RaceSide, ThreadRace
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.stream_order import Race, Racer
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, Place, place_of
-from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.suggested_commands import package
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.rundir import threads_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import WeightUpdates
-from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.results.finding_kinds import RACE, THREADS
 

@@ -23,8 +23,8 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place
-from aoti_debug.runs.diagnosis.run_findings import element_text
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.diagnosis.verdict_text import element_text
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.investigation import Investigation

@@ -18,7 +18,7 @@ from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.diagnosis.findings import Place, place_of
 from aoti_debug.runs.diagnosis.rescue import InputBytes
-from aoti_debug.runs.diagnosis.run_findings import element_text
+from aoti_debug.runs.diagnosis.verdict_text import element_text
 from aoti_debug.runs.run import running_process
 from aoti_debug.runs.run.running_process import PackageState
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -22,7 +22,7 @@ from aoti_debug.package.manifest import Kernel, Manifest, Role, Site
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
-from aoti_debug.runs.diagnosis.run_findings import device_error
+from aoti_debug.runs.diagnosis.verdict_text import device_error
 from aoti_debug.runs.kernel_source import triton_text
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.investigation import core_launch, gpu_access

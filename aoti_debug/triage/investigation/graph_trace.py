@@ -17,7 +17,7 @@ from aoti_debug.compare.outcome import refusal_sentences, refused_origin, refuse
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Computed, Made, Operand
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
-from aoti_debug.runs.diagnosis.run_findings import element_text, ended_with, has_message
+from aoti_debug.runs.diagnosis.verdict_text import element_text, ended_with, has_message
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
 from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text, reduced_text

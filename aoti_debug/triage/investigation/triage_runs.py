@@ -27,7 +27,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     recorded_by_default,
     ways,
 )
-from aoti_debug.compare.run_worker import LOG, EvaluationProcess
+from aoti_debug.compare.evaluation_process import LOG, EvaluationProcess
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.diagnosis import suggested_commands

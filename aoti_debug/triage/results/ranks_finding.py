@@ -6,12 +6,12 @@ import shlex
 
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding, place_of
-from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.ranks import text
 from aoti_debug.runs.ranks.first_failure import RankFailure
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, shown_rank
 from aoti_debug.runs.ranks.ranks_run import End
-from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 _HANGING = frozenset({End.STALLED, End.TERMINATED, End.RUNNING})

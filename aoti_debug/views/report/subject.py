@@ -15,11 +15,11 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import Finding
-from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.rundir import recorded_runs, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage.results import triage_directory, wrong_value_finding
 from aoti_debug.triage.results.triage_directory import TriageDir
 

@@ -60,17 +60,17 @@ from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import Summaries
 from aoti_debug.runs.show.detail import detail
-from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.runs.show.overview import excerpt, overview
+from aoti_debug.runs.show.verdict import verdict_lines
 from aoti_debug.triage.minify.minified import minified_lines
 from aoti_debug.views.bundle.bundle import Bundle
 from aoti_debug.views.bundle.contents import Contents, ExcludedFile
+from aoti_debug.views.made_results import MadeResult
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.run_memory import run_memory
 from aoti_debug.views.memory.text import memory_lines
 from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.results.made_results import MadeResult
 from aoti_debug.views.summaries.page import table_lines
 from tests.app.cli.commands.test_build import ADDMM, RELU, summary
 from tests.app.cli.commands.test_doctor import BROKEN, CHECKS

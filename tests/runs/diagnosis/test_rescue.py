@@ -110,7 +110,7 @@ def test_the_headline_tells_what_the_rescued_tensors_tell(tmp_path: Path, monkey
     def headline(run: RunDir, *_: object) -> str:
         return f"y has {values(run, '0.1')['y']}"
 
-    monkeypatch.setattr("aoti_debug.runs.diagnosis.run_findings.headline", headline)
+    monkeypatch.setattr("aoti_debug.runs.diagnosis.verdict_text.headline", headline)
     verdict = open_diagnosed(crashed(tmp_path, both_launches())).verdict
     assert verdict is not None
     assert verdict.headline == "y has [[5.0, 6.0], [7.0, 8.0]]"

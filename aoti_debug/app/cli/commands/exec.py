@@ -134,7 +134,7 @@ def outcome_lines(executed: ExecutedScript, columns: int, *, is_compiling: bool 
         said = f"note: the script was ended by {executed.ended_by}, in no call of a model; what it has recorded is kept"
         lines += terminal_cells.wrapped(said, columns)
     if result.verdict is not None:
-        from aoti_debug.runs.show.fault import verdict_lines  # most scripts end well
+        from aoti_debug.runs.show.verdict import verdict_lines  # most scripts end well
 
         lines += ["", *verdict_lines(result.verdict, columns)]
     lines += observed_lines(result.run, _overrun(result.run), columns)
@@ -190,7 +190,7 @@ def document(executed: ExecutedScript) -> dict[str, Any]:
 
 
 def _run_document(run: RunDir) -> dict[str, Any]:
-    from aoti_debug.runs.diagnosis.run_findings import finding_of  # only --json needs it
+    from aoti_debug.runs.diagnosis.verdict_text import finding_of  # only --json needs it
     from aoti_debug.runs.show.document import outcome_document
 
     verdict = DiagnosedRun(run).verdict

@@ -38,7 +38,7 @@ from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.recording import levels, site_filter
-from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import Shown
@@ -47,8 +47,8 @@ from aoti_debug.runs.rundir import watch_condition
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 from aoti_debug.runs.show.document import FORMAT, outcome_document
-from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.finding import all_finding_lines
+from aoti_debug.runs.show.verdict import verdict_lines
 from aoti_debug.triage.memory_errors import overruns
 
 _HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")

@@ -7,10 +7,10 @@ import pytest
 
 from aoti_debug.base.abi import FaultDomain
 from aoti_debug.package.manifest import Role
-from aoti_debug.runs.diagnosis import run_findings
+from aoti_debug.runs.diagnosis import verdict_text
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding, Place
-from aoti_debug.runs.diagnosis.run_findings import with_coordinates
+from aoti_debug.runs.diagnosis.verdict_text import with_coordinates
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from aoti_debug.runs.show.overview import notes
@@ -19,7 +19,7 @@ from tests.views.report.subjects import manifest, run
 
 
 def finding_of(opened: RunDir, *arguments: str) -> Finding:
-    return run_findings.finding_of(opened, diagnose(opened), arguments)
+    return verdict_text.finding_of(opened, diagnose(opened), arguments)
 
 
 def test_a_fault_names_its_launch(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_where_the_host_was_and_which_launch_noticed_are_evidence(tmp_path: Path
     verdict = diagnose(opened)
     assert verdict is not None
     told = replace(verdict, surfaced=opened.launches[0], frames=("boom in ops.cpp:12",))
-    found = run_findings.finding_of(opened, told)
+    found = verdict_text.finding_of(opened, told)
     assert found.what == "invalid memory access in cpp_fused_mul_0"
     assert found.evidence == (
         "0.0 cpp_fused_mul_0 ended with: SIGSEGV (Segmentation fault)",

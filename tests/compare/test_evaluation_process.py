@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
-from aoti_debug.compare.run_worker import LOG, EvaluationProcess
+from aoti_debug.compare.evaluation_process import LOG, EvaluationProcess
 from tests.compare.chains import chain
 
 ADD = ("aten.add.Tensor",) * 3

@@ -12,7 +12,7 @@ from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
-from aoti_debug.runs.show.fault import verdict_lines
+from aoti_debug.runs.show.verdict import verdict_lines
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 from tests.runs.show.recorded import INFERRED, SEGV, device_fault, long_names

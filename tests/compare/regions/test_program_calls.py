@@ -10,7 +10,7 @@ import torch
 
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.protocol.request import ExportedRun, GivenTensors
-from aoti_debug.compare.regions.programs import exported_run
+from aoti_debug.compare.regions.program_calls import exported_run
 from aoti_debug.compare.regions.regions import find_regions
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.rundir.load_tensors import load_file

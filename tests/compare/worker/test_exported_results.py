@@ -33,8 +33,9 @@ from aoti_debug.compare.protocol.request import (
     Recorded,
     RecordedWeight,
 )
-from aoti_debug.compare.worker import exported, exported_program
-from aoti_debug.compare.worker.exported import exported_results, is_about_values
+from aoti_debug.compare.worker import exported_program
+from aoti_debug.compare.worker import exported_results as results_module
+from aoti_debug.compare.worker.exported_results import exported_results, is_about_values
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
@@ -182,7 +183,7 @@ def test_a_weight_that_the_program_leaves_is_not_kept(
         return lost_change(name, before, expected)
 
     names: list[str] = []
-    monkeypatch.setattr(exported, "lost_change", measured)
+    monkeypatch.setattr(results_module, "lost_change", measured)
     torch.export.save(torch.export.export(Sums(), ()), tmp_path / "model.pt2")
     given = GivenTensors(("weight", "count"))
     changes = results(tmp_path / "model.pt2", known=known, untouched=given, module=Sums())
@@ -220,7 +221,7 @@ def test_a_comparison_that_fails_does_not_blame_the_program(
     def fail(*_: object) -> object:
         raise RuntimeError("no kernel")
 
-    monkeypatch.setattr(exported, "judged_outputs", fail)
+    monkeypatch.setattr(results_module, "judged_outputs", fail)
     (failure,) = results(saved(tmp_path))
     assert failure == StatesFailure("comparing states and outputs fails here: RuntimeError: no kernel")
 
@@ -280,7 +281,7 @@ def test_calls_whose_states_are_not_judged_are_said(
     tmp_path: Path, called: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if rounding explained that it advances twice in each call."""
-    monkeypatch.setattr(exported, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
+    monkeypatch.setattr(results_module, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
     *found, said = results(saved(tmp_path), 10, states=states_of(tmp_path, tuple(range(0, 22, 2))))
     assert [change.call for change in found if isinstance(change, StateChange)] == list(range(8))
     assert said == StatesFailure("count is judged in the first 8 calls in which it deviates, not in later ones")

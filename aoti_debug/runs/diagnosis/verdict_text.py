@@ -1,4 +1,4 @@
-"""Findings on a run: the headline of a fault, its verdict as a finding, the coordinates of the elements in it."""
+"""The verdict on a run in words: its headline, the finding that it is, the elements and tables that it names."""
 
 from __future__ import annotations
 

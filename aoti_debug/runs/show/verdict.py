@@ -1,4 +1,4 @@
-"""The summary of a fault in a few lines."""
+"""The verdict on a run as lines for a terminal: the headline, the guilty launch, the evidence, the next commands."""
 
 from __future__ import annotations
 

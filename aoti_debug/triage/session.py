@@ -33,7 +33,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
-from aoti_debug.triage.checks import faults, nonfinite, races, wrong_value
+from aoti_debug.triage.checks import buffers, faults, nonfinite, races, wrong_value
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation.investigation import (
     Check,
@@ -110,12 +110,12 @@ def _weights(constants: Iterable[Constant]) -> set[tuple[str, str, tuple[int, ..
 PACKAGE = "package.pt2"
 # In the order in which a triage looks: first what the first run shows, then what takes more runs.
 CHECKS: tuple[Check, ...] = (
-    faults.CONTRACT_CHECK,
+    buffers.CONTRACT_CHECK,
     faults.HANG_CHECK,
     faults.FAULT_CHECK,
     races.CHECK,
-    faults.OVERRUN_CHECK,
-    faults.UNINITIALISED_CHECK,
+    buffers.OVERRUN_CHECK,
+    buffers.UNINITIALISED_CHECK,
     nonfinite.CHECK,
     wrong_value.CHECK,
     races.OF_THREADS,

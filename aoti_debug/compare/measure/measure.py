@@ -16,7 +16,7 @@ g = 1 + √n / 4 grows with the number n of terms in the longest sum.
 happens to come out exactly right says nothing about its neighbours. The perturbation is only computed where the rest
 does not suffice.
 
-Outputs in 16 or 8 bits also must not lean to one side: see `_bias` below.
+Outputs in 16 or 8 bits also must not lean to one side: see `bias` below.
 
 NaN and infinities have to be where eager, the kernel's arithmetic or float64 has them; an infinity may also stand where
 r is out of the dtype's range, and where a sum overflows if its terms are added in another order. Signs of zero and of

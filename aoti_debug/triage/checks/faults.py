@@ -1,7 +1,4 @@
-"""Faults and hangs, which a run ends in; broken contracts: a tensor is not what the graph promised.
-
-Also, with guards around buffers: out-of-bounds writes, and reads of what nothing had written.
-"""
+"""Faults and hangs, which a run ends in."""
 
 from __future__ import annotations
 
@@ -27,74 +24,17 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.runs.show.verdict import argument_sentences
-from aoti_debug.triage.contracts import contracts
+from aoti_debug.triage.checks import buffers
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import gpu_core
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 from aoti_debug.triage.investigation.graph_trace import with_eager_call, with_graph, with_operand
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion, deeper
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
-from aoti_debug.triage.memory_errors import overruns, uninitialised
-from aoti_debug.triage.memory_errors.explain_access import best_access, explain, explain_overrun, makers
-from aoti_debug.triage.results.finding_kinds import CONTRACT, OVERRUN, UNINITIALISED
+from aoti_debug.triage.memory_errors.explain_access import best_access, explain, makers
 
 _MAX_OPERATORS = 4  # that are replayed, or named
 _OF_TOOLS = ("inductor", "aoti_debug")  # namespaces of operators that are nobody's model's
-POISONS = (0xFF, 0x3B)  # NaN and -1; a small number in every float format
-
-
-def _look_for_overrun(investigation: Investigation) -> Suspicion | None:
-    """The first out-of-bounds write in a run with guards, if --guards asks for one."""
-    return of_guarded(investigation) if investigation.options.guards else None
-
-
-def of_guarded(investigation: Investigation) -> Suspicion | None:
-    """The first out-of-bounds write that one more run, with guards, shows."""
-    guarded = investigation.runs.guarded()
-    finding = overruns.find(guarded.run)
-    return None if finding is None else Suspicion(finding, guarded.diagnosed)
-
-
-def _confirm_overrun(investigation: Investigation, suspicion: Suspicion) -> Outcome:
-    """Replays the launch alone with bounds checks, and explains the access."""
-    launch = suspicion.launch
-    if launch is None:
-        return Outcome(suspicion.finding, suspicion.run)
-    saved, confirmation = replay.with_indices(
-        investigation, suspicion.diagnosed, launch, replay.OVERRUN, investigation.runs.guarded_tensors
-    )
-    finding = replay.of_fault(suspicion.finding, confirmation)
-    saved_launch = saved.run.launch(launch.id)
-    return Outcome(explain_overrun(finding, saved.dataflow, saved_launch, confirmation.evidence), suspicion.run)
-
-
-def _look_for_uninitialised(investigation: Investigation) -> Suspicion | None:
-    """The first launch whose result depends on what fills new buffers, if --guards asks for it."""
-    if not investigation.options.guards:
-        return None
-    first_poison, second_poison = (investigation.runs.poisoned(poison) for poison in POISONS)
-    flow = first_poison.diagnosed.dataflow
-    finding = uninitialised.find(flow, second_poison.run)
-    if finding is not None:  # a third run tells it from a launch whose results vary anyway
-        finding = uninitialised.find(flow, second_poison.run, investigation.runs.poisoned(POISONS[0]).run)
-    return None if finding is None else Suspicion(finding, investigation.first.diagnosed)
-
-
-def _confirm_uninitialised(investigation: Investigation, suspicion: Suspicion) -> Outcome:
-    """Replays the launch alone with different poisons."""
-    launch = suspicion.launch
-    if launch is None:
-        return Outcome(suspicion.finding, suspicion.run)
-    _, confirmation = replay.with_indices(
-        investigation, suspicion.diagnosed, launch, replay.UNINITIALISED, investigation.runs.tensors
-    )
-    return Outcome(replay.of_fault(suspicion.finding, confirmation), suspicion.run)
-
-
-OVERRUN_CHECK = Check(OVERRUN, _look_for_overrun, _confirm_overrun)
-UNINITIALISED_CHECK = Check(UNINITIALISED, _look_for_uninitialised, _confirm_uninitialised)
-
-
 _GENERATED = ("cpp", "triton")  # kernels that compute each element by itself: an element can be to blame
 
 
@@ -112,7 +52,7 @@ def _look_for_hang(investigation: Investigation) -> Suspicion | None:
 def of_ended(investigation: Investigation, ended: RunResult) -> Suspicion:
     """The suspicion about a run that faulted or hung: a launch, or the damage that an earlier launch did."""
     if investigation.options.guards or may_be_damage(ended):
-        damage = of_guarded(investigation)
+        damage = buffers.of_guarded(investigation)
         if damage is not None:
             return damage
     return reproduced(ended, investigation.runs, investigation.options.tries)
@@ -380,21 +320,3 @@ def _kept(finding: Finding, launch: Launch, first: DiagnosedRun) -> Suspicion:
 
 FAULT_CHECK = Check(FAULT, _look_for_fault, _confirm_fault)
 HANG_CHECK = Check(HANG, _look_for_hang, _confirm_hang)
-
-
-def _look_for_broken_contract(investigation: Investigation) -> Suspicion | None:
-    """The first broken contract of the first run; the others are warnings."""
-    first = investigation.first
-    broken = contracts.check(first.diagnosed.dataflow)
-    if not broken:
-        return None
-    finding = broken[0]
-    if first.verdict is not None:
-        launch = first.verdict.launch
-        where = f" in launch {launch.id} {launch.kernel}" if launch is not None else ""
-        ended = f"the run ended in {first.verdict.what.partition(chr(10))[0]}{where}"
-        finding = replace(finding, evidence=(*finding.evidence, ended))
-    return Suspicion(replace(finding, warnings=(*finding.warnings, *(one.what for one in broken[1:]))), first.diagnosed)
-
-
-CONTRACT_CHECK = Check(CONTRACT, _look_for_broken_contract, replay.same_values)

@@ -112,6 +112,18 @@ class Seconds(click.FloatRange):
         return number
 
 
+def count(name: str, text: str, *, default: int, least: int = 1) -> Callable[[_Command], _Command]:
+    """An option that is a number from `least` on; the text is its help."""
+    return click.option(
+        name, metavar="N", type=click.IntRange(min=least), default=default, show_default=True, help=text
+    )
+
+
+def seconds(name: str, text: str, *, default: float) -> Callable[[_Command], _Command]:
+    """An option that is a time; the text is its help."""
+    return click.option(name, metavar="SECONDS", type=Seconds(), default=default, show_default=True, help=text)
+
+
 _imports = click.option(
     "--import",
     "imports",
@@ -134,14 +146,7 @@ inductor_configs = click.option(
     multiple=True,
     help="A setting of torch._inductor.config, such as max_autotune=True. Repeatable.",
 )
-calls = click.option(
-    "--calls",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="How many times to call the model.",
-)
+calls = count("--calls", "How many times to call the model.", default=1)
 depth = click.option(
     "--depth",
     metavar="N",

@@ -44,14 +44,7 @@ _PENDING = {
 @watchpoints
 @click.option("--print", "prints", is_flag=True, help="Have the process print names and values to its stderr, too.")
 @click.option("--reset", is_flag=True, help="Go back to what the environment of the process says.")
-@click.option(
-    "--wait",
-    metavar="SECONDS",
-    type=options.Seconds(),
-    default=10.0,
-    show_default=True,
-    help="How long to wait until the settings are in force.",
-)
+@options.seconds("--wait", "How long to wait until the settings are in force.", default=10.0)
 @run_out
 @options.json_output("attach")
 def command(

@@ -29,29 +29,14 @@ from aoti_debug.views.report import answer_page
     help="Inputs (.pt or .safetensors) to be equal on; repeat it for several sets.  [default: the embedded ones]",
 )
 @options.calls
-@click.option(
-    "--max-builds",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=MAX_BUILDS,
-    show_default=True,
-    help="How many builds to make at most; the same command goes on with further ones.",
+@options.count(
+    "--max-builds", "How many builds to make at most; the same command goes on with further ones.", default=MAX_BUILDS
 )
-@click.option(
-    "--time-limit",
-    metavar="SECONDS",
-    type=options.Seconds(),
-    default=TIME_LIMIT,
-    show_default=True,
-    help="Begin no further build after this time; the same command goes on.",
+@options.seconds(
+    "--time-limit", "Begin no further build after this time; the same command goes on.", default=TIME_LIMIT
 )
-@click.option(
-    "--pairs",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=PAIRS,
-    show_default=True,
-    help="How often to time calls of each two packages in turn; 0 for no times.",
+@options.count(
+    "--pairs", "How often to time calls of each two packages in turn; 0 for no times.", default=PAIRS, least=0
 )
 @options.user_code
 @options.out(ResultKind.BISECTS, "the search")

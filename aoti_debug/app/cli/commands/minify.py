@@ -25,14 +25,7 @@ from aoti_debug.triage.minify.start_parts import MAX_SCRIPTS, MinifyOptions
 @options.calls
 @options.guards
 @options.hang_timeout("The model, or a part of it, hangs if it makes no progress for this long.")
-@click.option(
-    "--most-scripts",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=MAX_SCRIPTS,
-    show_default=True,
-    help="End after so many scripts, with the smallest part so far.",
-)
+@options.count("--most-scripts", "End after so many scripts, with the smallest part so far.", default=MAX_SCRIPTS)
 @options.inductor_configs
 @options.user_code
 @options.out(ResultKind.MINIFIED, "the minimisation")

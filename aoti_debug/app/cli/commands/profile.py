@@ -26,13 +26,10 @@ LIMIT = 40  # rows
 @click.command("profile")
 @click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
 @options.inputs("the embedded ones")
-@click.option(
+@options.count(
     "--calls",
-    metavar="N",
-    type=click.IntRange(min=1),
+    f"How many calls are measured, after {WARM_UP} to warm up and, on a GPU, up to 20 without its profiler.",
     default=CALLS,
-    show_default=True,
-    help=f"How many calls are measured, after {WARM_UP} to warm up and, on a GPU, up to 20 without its profiler.",
 )
 @click.option(
     "--cuda-graph",

@@ -34,14 +34,7 @@ _MOST_JOURNAL = 16 << 20  # bytes of a journal that is read for NaN while the pr
 
 @click.command("top")
 @click.argument("pid", type=click.IntRange(min=1))
-@click.option(
-    "--interval",
-    metavar="SECONDS",
-    type=options.Seconds(),
-    default=1.0,
-    show_default=True,
-    help="How long a line is the mean of.",
-)
+@options.seconds("--interval", "How long a line is the mean of.", default=1.0)
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="How many times.  [default: until it ends]")
 @options.json_output("top", " One for each package and interval, on a line of its own.")
 def command(*, pid: int, interval: float, count: int | None, as_json: bool) -> None:

@@ -91,30 +91,13 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "races", "configs",
     help="What unintended infinities are: a finding, a note, or nothing.",
 )
 @options.hang_timeout("The model hangs if no launch begins or ends for this long.")
-@click.option(
-    "--build-timeout",
-    metavar="SECONDS",
-    type=options.Seconds(),
-    default=TIMEOUT,
-    show_default=True,
-    help="The build hangs if torch takes longer than this to lower the program.",
+@options.seconds(
+    "--build-timeout", "The build hangs if torch takes longer than this to lower the program.", default=TIMEOUT
 )
-@click.option(
-    "--time-limit",
-    metavar="SECONDS",
-    type=options.Seconds(),
-    default=TIME_LIMIT,
-    show_default=True,
-    help="End after this long, with what was found so far; a script may run longer.",
+@options.seconds(
+    "--time-limit", "End after this long, with what was found so far; a script may run longer.", default=TIME_LIMIT
 )
-@click.option(
-    "--tries",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="How many runs to attempt to reproduce a fault.",
-)
+@options.count("--tries", "How many runs to attempt to reproduce a fault.", default=3)
 @options.inductor_configs
 @options.user_code
 @options.out(ResultKind.TRIAGES, "the triage")

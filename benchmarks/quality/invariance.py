@@ -32,9 +32,10 @@ from torch import Tensor, nn
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.invariance import SIZES, InvarianceOptions, invariance
 from aoti_debug.compare.invariance.remedies import padding_price, try_remedies
 from aoti_debug.compare.invariance.varied_inputs import BATCH, LENGTH, Others
+from aoti_debug.compare.invariance.varying_launches import Invariance
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.timed_pairs import PairedTimes
 from aoti_debug.runs.rundir.timeline import Launch

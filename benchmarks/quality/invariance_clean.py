@@ -26,8 +26,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.invariance import InvarianceOptions, invariance
 from aoti_debug.compare.invariance.variance import SampleRun
+from aoti_debug.compare.invariance.varying_launches import Invariance
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive

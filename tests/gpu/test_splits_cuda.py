@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.invariance import InvarianceOptions, invariance
 from aoti_debug.compare.invariance.remedies import try_remedies, untried
 from aoti_debug.compare.invariance.sample_rows import RowsRelation
 from aoti_debug.compare.invariance.variance import facts
+from aoti_debug.compare.invariance.varying_launches import Invariance
 
 pytestmark = [
     pytest.mark.cuda,

@@ -15,10 +15,11 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.fixed_batch import FixedBatch, FixedBatchOptions, fixed_batch, fixed_lines
-from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions
+from aoti_debug.compare.invariance.invariance import SIZES, InvarianceOptions
 from aoti_debug.compare.invariance.invariance import invariance as compare_samples
 from aoti_debug.compare.invariance.text import invariance_lines
 from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
+from aoti_debug.compare.invariance.varying_launches import Invariance
 from aoti_debug.compare.modules import PartedBy
 from aoti_debug.compare.what_if.precision import TOLERANCE, PrecisionOptions, RoundedModel
 from aoti_debug.compare.what_if.precision import precision as round_modules
@@ -34,8 +35,8 @@ class SampleOptions:
         dim: the size that varies, as for `aoti-debug invariance`: "batch", "length", "ids.1".
         rows: of the inputs, one or several; None for the first one, or along another dimension than the first of an
             input for as many as the smallest size.
-        others: beside the sample, "given" rows of the inputs, elements "drawn" from them, "zeros", or "masked": drawn
-            elements, with zeros in inputs that are masks.
+        others: beside the sample, "given" rows of the inputs, elements "drawn" from them, "zeros", "masked": drawn
+            elements, with zeros in inputs that are masks, or "small": drawn ones, floating ones divided by 1024.
     """
 
     dim: str = BATCH

@@ -12,46 +12,42 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.errors import ModelFaultError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.invariance.sample_rows import RowsRelation
 from aoti_debug.compare.invariance.variance import (
+    Control,
     LaunchRelation,
-    LaunchRows,
-    OutputRows,
     SampleComparison,
     SampleRun,
-    groups_of,
     in_order,
 )
 from aoti_debug.compare.invariance.varied_inputs import (
     BATCH,
     Others,
     SampleSurroundings,
-    VariedSize,
     bounds_error,
     inputs_of,
     masks_of,
+    possible_sizes,
     require_masks,
     require_sample,
     varied_size,
 )
+from aoti_debug.compare.invariance.varying_launches import Invariance, RunPlace, VaryingLaunch, collected, with_reasons
 from aoti_debug.compare.what_if.substituted_run import Instruction, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
-from aoti_debug.package.manifest import Site
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import check_inputs, recording_everything
 from aoti_debug.runs.run.protocol import PRELOADED
-from aoti_debug.runs.rundir.timeline import Launch
 
 SIZES = (1, 4, 16)
 _RUNS = "b"  # where other commands look for the run of such a directory
@@ -87,135 +83,6 @@ class InvarianceOptions:
     user_code: UserCode = UserCode()
 
 
-@dataclass(frozen=True)
-class VaryingLaunch:
-    """A launch in which the sample's bits begin to differ, or of which that is not known.
-
-    Attributes:
-        relation: the first of its relations that is not SAME.
-        rows: in each run in which it has this relation.
-    """
-
-    relation: LaunchRelation
-    rows: tuple[tuple[SampleRun, LaunchRows], ...]
-
-    @property
-    def first(self) -> LaunchRows:
-        """The launch in the first of these runs."""
-        return self.rows[0][1]
-
-
-@dataclass(frozen=True)
-class LaunchInRuns:
-    """A launch of the sample alone, and its relations to the same launch in each of the other runs, in their order."""
-
-    launch: Launch
-    relations: tuple[LaunchRelation, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Invariance:
-    """The sample's bits alone and among others.
-
-    Attributes:
-        varied: the size that varies.
-        alone: the run of the sample alone.
-        runs: of the sample among others.
-        launches: how many launches were compared.
-        begins, mixes, unrepeatable, unknown: launches with these relations, in order.
-        own: launches that read other bits, and would begin of their own: given the bits that the sample has alone, they
-            write others; None if that was not looked at.
-        equal_runs: the runs, and the run alone, in groups in which all outputs have the same bits for the sample; () if
-            that is not known of one of them.
-        follows, absorbs: how many others read other bits of the sample, and wrote other or the same ones.
-        same: how many have the same bits of the sample in every run.
-        relations: of every launch, in each of the runs.
-        outputs: those that differ in a run, or of which that is not known, by run.
-        package: that was run.
-        directory: with the runs.
-    """
-
-    varied: VariedSize
-    alone: SampleRun
-    runs: tuple[SampleRun, ...]
-    launches: int
-    begins: tuple[VaryingLaunch, ...]
-    mixes: tuple[VaryingLaunch, ...]
-    unrepeatable: tuple[VaryingLaunch, ...]
-    unknown: tuple[VaryingLaunch, ...]
-    own: tuple[VaryingLaunch, ...] | None
-    equal_runs: tuple[tuple[SampleRun, ...], ...]
-    follows: int
-    absorbs: int
-    same: int
-    relations: tuple[LaunchInRuns, ...]
-    outputs: tuple[tuple[SampleRun, tuple[OutputRows, ...]], ...]
-    package: Path
-    directory: Path
-
-    @property
-    def begin_sites(self) -> tuple[Site, ...]:
-        """The sites of launches in which the sample's bits begin to differ."""
-        return tuple(item.first.launch.site for item in (*self.begins, *(self.own or ())))
-
-    @property
-    def differing_outputs(self) -> tuple[tuple[SampleRun, OutputRows], ...]:
-        """The outputs that have other bits for the sample."""
-        differs = (RowsRelation.DIFFERENT, RowsRelation.MIXED)
-        return tuple(
-            (run, output)
-            for run, outputs in self.outputs
-            for output in outputs
-            if output.tensor.rows.relation in differs
-        )
-
-    @property
-    def enough(self) -> tuple[SampleRun, ...]:
-        """The runs of the smallest size from which on the sample has the same bits in every run; () without one.
-
-        There are several runs of these sizes: other places, other values beside it.
-        """
-        for group in self.equal_runs:
-            least = min(run.surroundings.size for run in group)
-            larger = [run for run in self.runs if run.surroundings.size >= least]
-            if len(group) > 1 and least > self.alone.surroundings.size and all(run in group for run in larger):
-                return tuple(larger)
-        return ()
-
-    @property
-    def is_finding(self) -> bool:
-        """True if a launch or an output has other bits for the sample."""
-        return bool(self.begins or self.mixes or self.unrepeatable or self.differing_outputs)
-
-    @property
-    def is_complete(self) -> bool:
-        """True if it is known of every launch and every output."""
-        unknown = any(
-            output.tensor.rows.relation is RowsRelation.UNKNOWN for _, outputs in self.outputs for output in outputs
-        )
-        return not self.unknown and not unknown
-
-    @property
-    def verdict(self) -> str:
-        """The last line: whether the sample's bits depend on what it is computed with."""
-        tried = f"{wording.pluralize(len(self.runs), 'run')} of the sample among others"
-        if self.begins:
-            first = self.begins[0].first
-            more = f", and {len(self.begins) - 1} more" if len(self.begins) > 1 else ""
-            return f"VARIES from {first.launch.id} {first.launch.kernel} on{more}"
-        if self.mixes:
-            first = self.mixes[0].first
-            return f"MIXES SAMPLES in {first.launch.id} {first.launch.kernel}: the values of other rows change it"
-        if self.unrepeatable:
-            first = self.unrepeatable[0].first
-            return f"NOT REPEATABLE in {first.launch.id} {first.launch.kernel}: aoti-debug run --repeat says more"
-        if self.differing_outputs:
-            return "VARIES, and no launch is known to be the first"
-        if not self.is_complete:
-            return f"INVARIANT as far as it is known, in {tried}"
-        return f"INVARIANT in {tried}: the same bits in {wording.pluralize(self.launches, 'launch')}"
-
-
 def invariance(options: InvarianceOptions, listener: StepListener | None = None) -> Invariance:
     """Runs a sample alone and among others.
 
@@ -241,6 +108,7 @@ class _Samples:
         self._options = options
         self._folder = folder
         self._steps = steps
+        self._left_out: list[str] = []
         building = BuildOptions(
             program=options.model,
             output=folder / options.model.name,
@@ -253,7 +121,7 @@ class _Samples:
         self._varied = varied_size(input_files.read_signature(artifact), options.dim)
         for size in sizes:
             if reason := bounds_error(self._varied, size):
-                raise UsageError(reason, hint="--sizes takes sizes that the model was exported for")
+                raise UsageError(reason, hint=f"--sizes {','.join(map(str, possible_sizes(self._varied, sizes)))}")
         self._sizes = sizes
         self._sample = options.sample or range(1 if self._varied.is_batch else sizes[0])
         if len(self._sample) > sizes[0]:
@@ -283,23 +151,41 @@ class _Samples:
         runs = [self._run(f"size {size}", SampleSurroundings(size, 0, others)) for size in self._sizes[1:]]
         largest = runs[-1]
         size = largest.surroundings.size
-        control = self._run(f"size {size}, other values", SampleSurroundings(size, 0, self._other_than(others)))
+        name = f"size {size}, other values"
+        controls = [Control(largest, self._tried(name, SampleSurroundings(size, 0, self._other_than(others))))]
         if self._varied.is_batch:
-            last = size - width
-            runs.append(self._run(f"size {size}, place {last}", SampleSurroundings(size, last, others)))
+            place = size - width
+            name = f"size {size}, place {place}"
+            if last := self._tried(name, SampleSurroundings(size, place, others)):
+                runs.append(last)
+                small = SampleSurroundings(size, place, Others.DRAWN if others is Others.SMALL else Others.SMALL)
+                controls.append(Control(last, self._tried(f"{name}, other values", small)))
         again = self._run(f"size {size} again", largest.surroundings)
-        comparison = SampleComparison(alone, largest, control, again.run)
+        comparison = SampleComparison(alone, controls, again.run)
         with self._steps.step("compare") as note:
-            place = RunPlace(self._varied, self._package, self._folder)
-            found = collected(comparison, alone, (*runs, control), place)
+            where = RunPlace(self._varied, self._package, self._folder)
+            runs += [control.other for control in controls if control.other is not None]
+            found = replace(collected(comparison, alone, runs, where), notes=tuple(self._left_out))
             note.text = f"{wording.pluralize(found.launches, 'launch')}"
-        return replace(found, own=self._own(found, comparison)) if found.begins and found.follows else found
+        if not found.begins:
+            return found
+        found = replace(found, begins=with_reasons(found.begins, alone, self._options.user_code, self._steps))
+        return replace(found, own=self._own(found, comparison)) if found.follows else found
+
+    def _tried(self, name: str, surroundings: SampleSurroundings) -> SampleRun | None:
+        """A run with rows at other places or with other values, which the model may not be made for."""
+        try:
+            return self._run(name, surroundings)
+        except ModelFaultError as error:
+            said = wording.first_line(str(error)).partition(": ")[2]
+            self._left_out.append(f"not asked: {surroundings.text}, for which the model does not end well: {said}")
+            return None
 
     def _other_than(self, others: Others) -> Others:
         """Other values beside the sample; padding stays masked."""
         if others is Others.ZEROS and masks_of(self._given, self._varied):
             return Others.MASKED
-        return Others.ZEROS if others in (Others.DRAWN, Others.MASKED) else Others.DRAWN
+        return Others.DRAWN if others in (Others.GIVEN, Others.ZEROS) else Others.ZEROS
 
     def _own(self, found: Invariance, comparison: SampleComparison) -> tuple[VaryingLaunch, ...]:
         """The launches that write other bits when all that they read has the bits of the sample alone."""
@@ -335,65 +221,3 @@ class _Samples:
             note.text = found.summary or wording.pluralize(len(found.run.launches), "launch")
         require_end(found.run, self._options.model, name)
         return SampleRun(surroundings=surroundings, run=found.run, outputs=found.outputs, width=len(self._sample))
-
-
-@dataclass(frozen=True)
-class RunPlace:
-    """The package that was run, and the place of the runs.
-
-    Attributes:
-        varied: the size that varies.
-        package: that was run.
-        directory: with the runs.
-    """
-
-    varied: VariedSize
-    package: Path
-    directory: Path
-
-
-def collected(comparison: SampleComparison, alone: SampleRun, runs: Sequence[SampleRun], place: RunPlace) -> Invariance:
-    """The sample's bits in several runs, against those of the run alone.
-
-    Raises:
-        RunDirError: a tensor is damaged.
-    """
-    by_launch: dict[str, dict[LaunchRelation, list[tuple[SampleRun, LaunchRows]]]] = {}
-    by_run: dict[tuple[int, str], LaunchRelation] = {}
-    launches: dict[str, Launch] = {}
-    for number, run in enumerate(runs):
-        for rows in in_order(comparison.launches(run)):
-            by_run[number, rows.alone.id] = rows.relation
-            launches[rows.alone.id] = rows.alone
-            by_launch.setdefault(rows.alone.id, {}).setdefault(rows.relation, []).append((run, rows))
-
-    def of(relation: LaunchRelation) -> tuple[VaryingLaunch, ...]:
-        found = (relations.get(relation) for relations in by_launch.values())
-        return tuple(VaryingLaunch(relation, tuple(rows)) for rows in found if rows)
-
-    def only(*relations: LaunchRelation) -> int:
-        """How many launches have the last of these relations, and no other ones."""
-        return sum(relations[-1] in found and set(found) <= set(relations) for found in by_launch.values())
-
-    return Invariance(
-        varied=place.varied,
-        alone=alone,
-        runs=tuple(runs),
-        launches=len(by_launch),
-        begins=of(LaunchRelation.BEGINS),
-        mixes=of(LaunchRelation.MIXES),
-        unrepeatable=of(LaunchRelation.UNREPEATABLE),
-        unknown=of(LaunchRelation.UNKNOWN),
-        own=None,
-        equal_runs=groups_of((alone, *runs), comparison),
-        follows=only(LaunchRelation.SAME, LaunchRelation.ABSORBS, LaunchRelation.FOLLOWS),
-        absorbs=only(LaunchRelation.SAME, LaunchRelation.ABSORBS),
-        same=only(LaunchRelation.SAME),
-        relations=tuple(
-            LaunchInRuns(launch, tuple(by_run.get((n, id_), LaunchRelation.UNKNOWN) for n in range(len(runs))))
-            for id_, launch in launches.items()
-        ),
-        outputs=tuple((run, comparison.outputs(run)) for run in runs),
-        package=place.package,
-        directory=place.directory,
-    )

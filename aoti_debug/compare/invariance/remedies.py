@@ -16,7 +16,8 @@ from aoti_debug.base.machine.processes.child_process import sharing_search_path
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_changes import SettingChange
-from aoti_debug.compare.invariance.invariance import Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.invariance import InvarianceOptions, invariance
+from aoti_debug.compare.invariance.varying_launches import Invariance
 from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.recording.origins import is_users_kernel

@@ -248,3 +248,8 @@ def rows_difference(alone: PlacedTensor, among: PlacedTensor, maps: Sequence[Row
     if (first.dtype, first.numel) != (second.dtype, second.numel):
         return RowsDifference(RowsRelation.DIFFERENT)
     return RowsDifference(RowsRelation.DIFFERENT, element_difference(first, second))
+
+
+def belongs_to_several(maps: Sequence[RowMap] | None) -> bool:
+    """True if a tensor has the varied size in several dimensions: it has elements of the sample and others at once."""
+    return any(sum(axis != _WHOLE for axis in one) > 1 for one in maps or ())

@@ -10,10 +10,10 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.equal_result import price_document, price_text
 from aoti_debug.compare.diff.element_difference import ElementDifference
-from aoti_debug.compare.invariance.invariance import Invariance, VaryingLaunch
 from aoti_debug.compare.invariance.remedies import RemedyTrial
 from aoti_debug.compare.invariance.sample_rows import RowsRelation
 from aoti_debug.compare.invariance.variance import LaunchRelation, SampleRun, SampleTensor, facts
+from aoti_debug.compare.invariance.varying_launches import BeginCause, Invariance, VaryingLaunch
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.run.timed_pairs import PairedTimes
 
@@ -24,6 +24,11 @@ RELATIONS = {
     LaunchRelation.MIXES: "what it writes for the sample changes with the values of the other rows",
     LaunchRelation.UNREPEATABLE: "writes other bits from run to run, with the same inputs",
     LaunchRelation.UNKNOWN: "not known",
+}
+REASONS = {
+    BeginCause.ROUNDING: "rounding suffices to explain it",
+    BeginCause.PROGRAM: "the program computes with the size, the place or other rows: other values in float64 too",
+    BeginCause.RANDOM: "it draws random numbers, which may depend on the size and the place",
 }
 
 
@@ -45,7 +50,7 @@ def invariance_lines(
     lists = (found.begins, found.mixes, found.unrepeatable, found.unknown)
     for launches in lists:
         for item in launches[:most]:
-            lines += launch_lines(item, found.alone.run.manifest.kernels)
+            lines += launch_lines(item, found)
         if len(launches) > most:
             lines.append(f"and {len(launches) - most} more: --all lists them")
     lines += list(_own(found, most))
@@ -54,7 +59,7 @@ def invariance_lines(
     lines += list(_counts(found))
     lines += list(_outputs(found))
     lines += [*_enough(found, padding), *itertools.chain.from_iterable(map(trial_lines, trials))]
-    return [*lines, found.verdict]
+    return [*lines, *(f"note: {note}" for note in found.notes), found.verdict]
 
 
 def _subject(found: Invariance) -> Iterator[str]:
@@ -63,19 +68,19 @@ def _subject(found: Invariance) -> Iterator[str]:
     yield f"against  {'; '.join(run.surroundings.text for run in found.runs)}"
 
 
-def launch_lines(item: VaryingLaunch, kernels: Sequence[Kernel]) -> Iterator[str]:
+def launch_lines(item: VaryingLaunch, found: Invariance) -> Iterator[str]:
     """Yields the lines of a launch in which the sample's bits begin to differ.
 
     Args:
-        kernels: of the package.
+        found: that it is of.
     """
-    first = item.first
+    first, cause = item.first, None if item.reason is None else item.reason.cause
     yield f"{first.launch.id} {first.launch.kernel}: {RELATIONS[item.relation]}"
     if line := _model_line(item):
         yield f"  model    {line}"
     if first.reason:
         yield f"  because  {first.reason}"
-    yield f"  at       {'; '.join(run.surroundings.text for run, _ in item.rows)}"
+    yield f"  at       {_places([run.surroundings.text for run, _ in item.rows], found)}"
     for tensor in first.differing:
         yield f"  {tensor.name:<8} {_tensor(tensor)}"
     if mixed := [tensor.name for tensor in first.writes if tensor.rows.relation is RowsRelation.MIXED]:
@@ -83,8 +88,16 @@ def launch_lines(item: VaryingLaunch, kernels: Sequence[Kernel]) -> Iterator[str
     varied = [tensor for tensor in first.reads if tensor.shapes[0] != tensor.shapes[1]]
     if item.relation is LaunchRelation.BEGINS and varied:
         yield f"  read     {', '.join(map(_shapes, varied))}: the same bits of the sample"
-    for fact in facts(first, kernels) if item.relation is LaunchRelation.BEGINS else ():
+    if item.reason is not None:
+        yield f"  why      {REASONS[item.reason.cause]}{f': {evidence}' if (evidence := item.reason.evidence) else ''}"
+    is_of_kernel = item.relation is LaunchRelation.BEGINS and cause in (None, BeginCause.ROUNDING)
+    for fact in facts(first, found.alone.run.manifest.kernels) if is_of_kernel else ():
         yield f"  known    {fact}"
+
+
+def _places(places: Sequence[str], found: Invariance) -> str:
+    """Runs by what lies beside the sample: "every other run", "size 4, place 0; size 16, place 0"."""
+    return "every other run" if len(places) == len(found.runs) > 1 else "; ".join(places)
 
 
 def _own(found: Invariance, most: int) -> Iterator[str]:
@@ -138,7 +151,7 @@ def _outputs(found: Invariance) -> Iterator[str]:
             if output.tensor.rows.relation is not RowsRelation.EQUAL:
                 told.setdefault((output.index, _output(output.tensor)), []).append(run.surroundings.text)
     for (index, what), places in told.items():
-        yield f"output {index}: {what} ({'; '.join(places)})"
+        yield f"output {index}: {what} ({_places(places, found)})"
 
 
 def _output(tensor: SampleTensor) -> str:
@@ -153,7 +166,7 @@ def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
     enough = found.enough
     if enough:
         least = min(run.surroundings.size for run in enough)
-        runs = "; ".join(run.surroundings.text for run in enough)
+        runs = _places([run.surroundings.text for run in enough], found)
         most = max(run.surroundings.size for run in enough)
         sizes = f"the size {least} for all" if least == most else f"sizes from {least} to {most}"
         yield f"works: {sizes} (fill smaller ones up): the same bits at {runs}"
@@ -208,6 +221,7 @@ def document(
         "follows": found.follows,
         "absorbs": found.absorbs,
         "same": found.same,
+        "notes": list(found.notes),
         "enough_price": price_document(padding),
         "fixes": [
             {
@@ -254,6 +268,8 @@ def _launches(items: Iterable[VaryingLaunch], kernels: Sequence[Kernel]) -> list
             "model": next((line.place for line in item.first.launch.site.provenance.source), None),
             "modules": list(item.first.launch.site.provenance.modules),
             "reason": item.first.reason,
+            "cause": None if item.reason is None else item.reason.cause.value,
+            "evidence": "" if item.reason is None else item.reason.evidence,
             "known": list(facts(item.first, kernels)),
             "runs": [_place(run) for run, _ in item.rows],
             "reads": _tensors(item.first.reads),

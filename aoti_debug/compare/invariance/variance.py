@@ -19,6 +19,7 @@ from aoti_debug.compare.invariance.sample_rows import (
     RowsDifference,
     RowsRelation,
     SampleExtent,
+    belongs_to_several,
     maps_of,
     rows_difference,
     with_sample,
@@ -34,6 +35,10 @@ from aoti_debug.runs.rundir.timeline import Launch
 
 _GEMM_BLOCKS = re.compile(r"constexpr int64_t (Mr|Nr|Kr) = (\d+);")
 _THREAD_PARTS = re.compile(r"_arr\[tid\]|_local\[tid\]|for \(int tid = 0; tid < (?:max|num)_threads")
+_SEVERAL = (
+    "the size is in several of its dimensions: the sample's own elements have the same bits, those of it and of others "
+    "are not compared"
+)
 
 
 class LaunchRelation(str, Enum):
@@ -123,34 +128,60 @@ _Place = tuple[LaunchKey, str, Phase]
 _Maps = tuple[RowMap, ...] | None
 
 
+@dataclass(frozen=True)
+class Control:
+    """Two runs in which the sample has the same size and place.
+
+    Attributes:
+        among: of another size than the smallest.
+        other: with other values in the rows that are not the sample's; None if there is no such run.
+    """
+
+    among: SampleRun
+    other: SampleRun | None
+
+    def tensors(self, alone: SampleRun) -> Iterator[tuple[_Place, _Maps]]:
+        """Yields the tensors of a run of the sample alone, with the places of the sample's elements."""
+        others = {} if self.other is None else _counterparts(self.among.run, self.other.run)
+        for pair in pair_runs(alone.run, self.among.run)[0].pairs:
+            for tensors in (*pair.reads, *pair.writes):
+                other = others.get(_place(tensors.b))
+                first, second = _placed(tensors.a, alone), _placed(tensors.b, self.among)
+                third = None if other is None or self.other is None else _placed(other, self.other)
+                if first is not None and second is not None:
+                    yield _place(tensors.a), maps_of(first, second, third)
+
+    def outputs(self, alone: SampleRun) -> Iterator[tuple[int, _Maps]]:
+        """Yields the outputs, likewise."""
+        other = self.other
+        for index, files in _common(alone.outputs, self.among.outputs).items():
+            third = _of_file(other.outputs[index], other) if other is not None and index in other.outputs else None
+            yield index, maps_of(_of_file(files[0], alone), _of_file(files[1], self.among), third)
+
+
 class SampleComparison:
     """Compares runs with a run of the sample alone.
 
     Args:
         alone: the run with the smallest size.
-        among: a run of another size.
-        control: as `among`, with other values in the rows that are not the sample's.
-        again: as `among`, once more; only hashes are needed.
+        controls: what changes with the values of the other rows is looked for in each; each has another place.
+        again: as the first run of the first control, once more; only hashes are needed.
     """
 
-    def __init__(self, alone: SampleRun, among: SampleRun, control: SampleRun, again: RunDir) -> None:
+    def __init__(self, alone: SampleRun, controls: Sequence[Control], again: RunDir) -> None:
         self._alone = alone
-        among_control = _counterparts(among.run, control.run)
+        among = controls[0].among
         self._unrepeatable = frozenset(
             pair.launch.key for pair in pair_runs(among.run, again)[0].pairs if pair.outcome is PairRelation.PARTS
         )
-        self._maps: dict[_Place, _Maps] = {}
-        for pair in pair_runs(alone.run, among.run)[0].pairs:
-            for tensors in (*pair.reads, *pair.writes):
-                other = among_control.get(_place(tensors.b))
-                first, second = _placed(tensors.a, alone), _placed(tensors.b, among)
-                third = None if other is None else _placed(other, control)
-                if first is not None and second is not None:
-                    self._maps[_place(tensors.a)] = maps_of(first, second, third)
-        self._output_maps: dict[int, _Maps] = {}
-        for index, files in _common(alone.outputs, among.outputs).items():
-            third = _of_file(control.outputs[index], control) if index in control.outputs else None
-            self._output_maps[index] = maps_of(_of_file(files[0], alone), _of_file(files[1], among), third)
+        self._maps: dict[_Place, dict[int, _Maps]] = {}
+        self._output_maps: dict[int, dict[int, _Maps]] = {}
+        for control in controls:
+            at = control.among.surroundings.place
+            for place, maps in control.tensors(alone):
+                self._maps.setdefault(place, {})[at] = maps
+            for index, maps in control.outputs(alone):
+                self._output_maps.setdefault(index, {})[at] = maps
 
     def launches(self, run: SampleRun) -> tuple[LaunchRows, ...]:
         """The launches of a run.
@@ -174,7 +205,10 @@ class SampleComparison:
         found = []
         for index, files in _common(self._alone.outputs, run.outputs).items():
             first, second = _of_file(files[0], self._alone), _of_file(files[1], run)
-            rows = rows_difference(first, second, self._output_maps.get(index))
+            maps = self._output_maps.get(index, {})
+            rows = _difference(first, second, maps)
+            if rows.relation is RowsRelation.EQUAL and belongs_to_several(_maps_at(maps, run.surroundings.place)):
+                rows = RowsDifference(RowsRelation.UNKNOWN, reason=_SEVERAL)
             found.append(OutputRows(index, SampleTensor(f"output {index}", (first.shape, second.shape), rows)))
         return tuple(found)
 
@@ -186,7 +220,8 @@ class SampleComparison:
         """
         digest = sha256()
         for index, path in sorted(run.outputs.items()):
-            maps, placed = self._output_maps.get(index), _of_file(path, run)
+            placed = _of_file(path, run)
+            maps = _maps_at(self._output_maps.get(index, {}), run.surroundings.place)
             found = next((one for one in maps or () if placed.fits(one)), None)
             if found is None or len(maps or ()) > 1:
                 return None
@@ -208,7 +243,8 @@ class SampleComparison:
         for pair in pair_runs(self._alone.run, run.run)[0].pairs:
             counts = self._launch(pair, run).relation is LaunchRelation.COUNTS
             for write in () if counts else pair.writes:
-                maps, path = self._maps.get(_place(write.a)), folder / f"{len(found)}.safetensors"
+                maps = _maps_at(self._maps.get(_place(write.a), {}), run.surroundings.place)
+                path = folder / f"{len(found)}.safetensors"
                 first, second = _placed(write.a, self._alone), _placed(write.b, run)
                 layout = write.b.argument.layout
                 if first is None or second is None or layout is None or not maps or not second.fits(maps[0]):
@@ -247,7 +283,28 @@ class SampleComparison:
         first, second = _placed(pair.a, self._alone), _placed(pair.b, run)
         if first is None or second is None:
             return RowsDifference(RowsRelation.UNKNOWN, reason="it was not saved")
-        return rows_difference(first, second, self._maps.get(_place(pair.a)))
+        return _difference(first, second, self._maps.get(_place(pair.a), {}))
+
+
+def _maps_at(found: Mapping[int, _Maps], place: int) -> _Maps:
+    """The places of the sample's elements where the sample has a place; those of the first control as far as they fit.
+
+    Args:
+        found: by the place of the sample.
+    """
+    first = next(iter(found.values()), None)
+    own = found.get(place, first)
+    if not own or not first:
+        return first if own is None else own
+    return tuple(one for one in own if one in first) or own
+
+
+def _difference(alone: PlacedTensor, among: PlacedTensor, found: Mapping[int, _Maps]) -> RowsDifference:
+    """Compares the sample's elements; those that differ are mixed if they change with the others at any place."""
+    rows = rows_difference(alone, among, _maps_at(found, among.extent.place))
+    if rows.relation is RowsRelation.DIFFERENT and () in found.values():
+        return RowsDifference(RowsRelation.MIXED)
+    return rows
 
 
 def relation_of(reads: Sequence[SampleTensor], writes: Sequence[SampleTensor]) -> tuple[LaunchRelation, str]:

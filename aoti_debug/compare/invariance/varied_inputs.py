@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BATCH = "batch"
 LENGTH = "length"
 _SEED = 0
+_SMALL = 1024  # a power of two: division is exact
 _EXPORT_HINT = (
     'export it with dynamic_shapes={"x": {0: torch.export.Dim("batch", min=1, max=64)}}; '
     "aoti_debug.invariance(model, x) exports a module so"
@@ -33,6 +34,7 @@ class Others(str, Enum):
     DRAWN = "drawn"  # elements of the given inputs, in random order
     ZEROS = "zeros"  # padding
     MASKED = "masked"  # elements of the given inputs, in random order; zeros in inputs that are masks
+    SMALL = "small"  # elements of the given inputs, in random order; floating ones a thousandth as large, but of masks
 
 
 _AMONG = {
@@ -40,6 +42,7 @@ _AMONG = {
     Others.DRAWN: " among drawn elements",
     Others.ZEROS: " among zeros",
     Others.MASKED: " among drawn elements that are masked",
+    Others.SMALL: " among small drawn elements",
 }
 
 
@@ -170,8 +173,13 @@ def masks_of(given: Inputs, varied: VariedSize) -> frozenset[int]:
 
     leaves = pytree.tree_leaves((tuple(given.args), dict(given.kwargs)))
     positions = {place.position for place in varied.axes}
-    masks = frozenset(n for n in positions if bool(((leaves[n] == 0) | (leaves[n] == 1)).all()))
+    masks = frozenset(n for n in positions if _is_mask(leaves[n]))
     return masks if masks != positions else frozenset()
+
+
+def _is_mask(tensor: Tensor) -> bool:
+    """True if it holds 0 and 1 only."""
+    return bool(((tensor == 0) | (tensor == 1)).all())
 
 
 def require_masks(given: Inputs, varied: VariedSize) -> None:
@@ -221,6 +229,8 @@ def _varied(tensor: Tensor, axes: Sequence[int], sample: range, surroundings: Sa
             region[axis] = slice(place, place + width)
         own = chosen[tuple(region)].clone()
         chosen = torch.zeros_like(chosen) if surroundings.others is Others.ZEROS else _drawn(tensor, chosen)
+        if surroundings.others is Others.SMALL and tensor.is_floating_point() and not _is_mask(tensor):
+            chosen = (chosen.double() / _SMALL).to(chosen.dtype)
         chosen[tuple(region)] = own
     order = sorted(range(tensor.ndim), key=lambda axis: -tensor.stride(axis))
     back = [order.index(axis) for axis in range(tensor.ndim)]
@@ -242,3 +252,9 @@ def bounds_error(varied: VariedSize, size: int) -> str:
         return ""
     limit = "" if varied.bounds.maximum < 0 else f" to {varied.bounds.maximum}"
     return f"{varied.text} is {varied.bounds.minimum}{limit}: {size} is not possible"
+
+
+def possible_sizes(varied: VariedSize, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes as near to those given as the model takes them, the smallest one included."""
+    most = max(sizes) if varied.bounds.maximum < 0 else varied.bounds.maximum
+    return tuple(sorted({min(max(size, varied.bounds.minimum), most) for size in sizes}))

@@ -27,10 +27,10 @@ from aoti_debug.compare.bisect.equal_result import (
     why_unequal,
 )
 from aoti_debug.compare.bisect.equality import UnequalLaunch
-from aoti_debug.compare.invariance.invariance import Invariance, VaryingLaunch
 from aoti_debug.compare.invariance.remedies import RemedyTrial
 from aoti_debug.compare.invariance.text import RELATIONS, invariance_lines, launch_lines, trial_lines
 from aoti_debug.compare.invariance.variance import LaunchRelation
+from aoti_debug.compare.invariance.varying_launches import Invariance, VaryingLaunch
 from aoti_debug.compare.measure.output_errors import decibels
 from aoti_debug.compare.what_if.precision import RoundedModel, RoundedPart, RoundedParts
 from aoti_debug.compare.what_if.precision_text import COLUMNS, conclusion, error_text, notes_of, part_cells, whole_cells
@@ -226,10 +226,9 @@ def of_invariance(
 
 def _of_sample(found: Invariance, trials: Sequence[RemedyTrial]) -> Iterator[AnswerTable]:
     lists = (found.begins, found.mixes, found.unrepeatable, found.unknown)
-    kernels = found.alone.run.manifest.kernels
-    rows = [_varying(item, launch_lines(item, kernels), RELATIONS[item.relation]) for of in lists for item in of]
+    rows = [_varying(item, launch_lines(item, found), RELATIONS[item.relation]) for of in lists for item in of]
     own = "begins of its own as well, given the bits that the sample has alone"
-    rows += [_varying(item, launch_lines(item, kernels), own) for item in found.own or ()]
+    rows += [_varying(item, launch_lines(item, found), own) for item in found.own or ()]
     yield _table("Where the bits of the sample begin to differ", ("launch", "kernel", "what"), rows)
     changed = [one for one in found.relations if set(one.relations) != {LaunchRelation.SAME}]
     same = wording.pluralize(len(found.relations) - len(changed), "launch")

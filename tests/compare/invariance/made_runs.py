@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from aoti_debug.compare.invariance.invariance import Invariance, RunPlace, collected
-from aoti_debug.compare.invariance.variance import LaunchRows, SampleComparison, SampleRun
+from aoti_debug.compare.invariance.variance import Control, LaunchRows, SampleComparison, SampleRun
 from aoti_debug.compare.invariance.varied_inputs import InputAxis, Others, SampleSurroundings, VariedSize
+from aoti_debug.compare.invariance.varying_launches import Invariance, RunPlace, collected
 from aoti_debug.package.inputs.signature import Dim
 from tests.saved_tensors import save
 from tests.triage.recorder import Recorder
@@ -55,8 +55,16 @@ def compared(
     last = run(base / "last", rows(4, 3, 1), kernels, place=3)
     control = run(base / "control", rows(4, 0, 2), kernels)
     repeated = run(base / "again", rows(4, 0, 1), again or kernels)
-    comparison = SampleComparison(alone, among, control, repeated.run)
+    comparison = SampleComparison(alone, controls(base, among, last, control, kernels), repeated.run)
     return {place.surroundings.place: list(comparison.launches(place)) for place in (among, last)}, comparison
+
+
+def controls(
+    base: Path, among: SampleRun, last: SampleRun, control: SampleRun, kernels: list[Kernel]
+) -> tuple[Control, Control]:
+    """The runs with other values beside the sample: at the first place, and small ones at the last place."""
+    small = torch.cat([rows(4, 3, 2)[:3] / 1024, SAMPLE])
+    return Control(among, control), Control(last, run(base / "small", small, kernels, place=3))
 
 
 def made(base: Path, kernels: list[Kernel], operator: str = "") -> Invariance:
@@ -69,7 +77,8 @@ def made(base: Path, kernels: list[Kernel], operator: str = "") -> Invariance:
     among = run(base / "among", rows(4, 0, 1), kernels, operator=operator)
     last = run(base / "last", rows(4, 3, 1), kernels, place=3, operator=operator)
     control = run(base / "control", rows(4, 0, 2), kernels, operator=operator)
-    comparison = SampleComparison(alone, among, control, run(base / "again", rows(4, 0, 1), kernels).run)
+    again = run(base / "again", rows(4, 0, 1), kernels).run
+    comparison = SampleComparison(alone, controls(base, among, last, control, kernels), again)
     varied = VariedSize("s0", (InputAxis(0, 0),), "axis 0 of x", Dim(1, 64, "s0"), is_batch=True)
     return collected(comparison, alone, (among, last), RunPlace(varied, base / "model.pt2", base))
 

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from aoti_debug.compare.invariance.sample_rows import RowsDifference, RowsRelation
-from aoti_debug.compare.invariance.variance import LaunchRelation, LaunchRows, SampleTensor, relation_of
+from aoti_debug.compare.invariance.variance import (
+    Control,
+    LaunchRelation,
+    LaunchRows,
+    SampleComparison,
+    SampleTensor,
+    relation_of,
+)
 from tests.compare.invariance.made_runs import SAMPLE, Kernel, by_size, compared, double, made, rows, run
 
 
@@ -55,6 +62,43 @@ def test_a_program_that_mixes_samples(tmp_path: Path) -> None:
 def test_one_value_of_all_samples(tmp_path: Path, whole: Kernel) -> None:
     found, _ = compared(tmp_path, [whole])
     assert relations(found[0]) == ["mixes"]
+
+
+def test_a_sum_over_the_rows_before_is_seen_at_the_last_place(tmp_path: Path) -> None:
+    found, comparison = compared(tmp_path, [lambda x: x.cumsum(0), double])
+    assert relations(found[0]) == ["same", "same"]
+    assert relations(found[3]) == ["mixes", "follows"]
+    last = run(tmp_path / "more", rows(4, 3, 1), [lambda x: x.cumsum(0), double], place=3)
+    assert comparison.outputs(last)[0].tensor.rows.relation is RowsRelation.MIXED
+
+
+def test_a_largest_value_that_the_control_at_the_first_place_does_not_change(tmp_path: Path) -> None:
+    largest = torch.tensor([[9.0, 1.0, 1.0]])
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        is_alone_or_among_small = len(x) == 1 or x[:3].max() < 0.1
+        return x / (x if is_alone_or_among_small else torch.cat([x, largest])).amax()
+
+    found, _ = compared(tmp_path, [scaled, double])
+    assert relations(found[0]) == relations(found[3]) == ["mixes", "follows"]
+
+
+def test_without_other_values_nothing_is_said_to_mix(tmp_path: Path) -> None:
+    kernels: list[Kernel] = [lambda x: x - x.mean(0)]
+    alone = run(tmp_path / "alone", SAMPLE, kernels)
+    among = run(tmp_path / "among", rows(4, 0, 1), kernels)
+    again = run(tmp_path / "again", rows(4, 0, 1), kernels).run
+    (found,) = SampleComparison(alone, [Control(among, None)], again).launches(among)
+    assert found.relation is LaunchRelation.BEGINS
+
+
+def test_an_output_with_the_size_in_two_dimensions_is_not_known(tmp_path: Path) -> None:
+    kernels: list[Kernel] = [lambda x: x @ x.T]
+    found, comparison = compared(tmp_path, kernels)
+    assert relations(found[0]) == ["same"]
+    (output,) = comparison.outputs(run(tmp_path / "more", rows(4, 0, 1), kernels))
+    assert output.tensor.rows.relation is RowsRelation.UNKNOWN
+    assert output.tensor.rows.reason.startswith("the size is in several of its dimensions")
 
 
 def test_a_launch_that_does_not_repeat_is_not_blamed_for_variance(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.compare.invariance.varied_inputs import (
+    InputAxis,
     Others,
     SampleSurroundings,
     VariedSize,
     bounds_error,
     inputs_of,
     masks_of,
+    possible_sizes,
     require_masks,
     require_sample,
     varied_size,
@@ -133,3 +137,17 @@ def test_a_size_that_the_model_does_not_take() -> None:
     assert bounds_error(varied(), 64) == ""
     assert bounds_error(varied(), 65) == "axis 0 of ids is 1 to 64: 65 is not possible"
     assert bounds_error(varied("length"), 1) == "axis 1 of ids is 2: 1 is not possible"
+
+
+def test_sizes_that_are_possible() -> None:
+    varied = VariedSize("s0", (InputAxis(0, 0),), "axis 0 of x", Dim(2, 8, "s0"), is_batch=True)
+    assert possible_sizes(varied, (1, 4, 16)) == (2, 4, 8)
+    assert possible_sizes(replace(varied, bounds=Dim(2, -1, "s0")), (1, 4, 16)) == (2, 4, 16)
+
+
+def test_small_numbers_beside_the_sample() -> None:
+    varied = VariedSize("s0", (InputAxis(0, 0), InputAxis(1, 0)), "axis 0 of x", Dim(1, 8, "s0"), is_batch=True)
+    given = Inputs((torch.full((4, 2), 8.0), torch.ones(4)), {})
+    values, mask = inputs_of(given, varied, range(1), SampleSurroundings(4, 3, Others.SMALL)).args
+    assert values[:, 0].tolist() == [8 / 1024, 8 / 1024, 8 / 1024, 8.0]
+    assert mask.tolist() == [1, 1, 1, 1]

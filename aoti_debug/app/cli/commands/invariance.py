@@ -17,10 +17,11 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.fixed_batch import FixedBatchOptions, fixed_batch, fixed_document, fixed_lines
-from aoti_debug.compare.invariance.invariance import SIZES, Invariance, InvarianceOptions, invariance
+from aoti_debug.compare.invariance.invariance import SIZES, InvarianceOptions, invariance
 from aoti_debug.compare.invariance.remedies import candidates, padding_price, try_remedies, untried
 from aoti_debug.compare.invariance.text import MAX_LISTED, document, invariance_lines
 from aoti_debug.compare.invariance.varied_inputs import BATCH, Others
+from aoti_debug.compare.invariance.varying_launches import Invariance
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.views.report import answer_page
@@ -54,8 +55,8 @@ from aoti_debug.views.report import answer_page
     type=click.Choice([others.value for others in Others]),
     default=Others.GIVEN.value,
     show_default=True,
-    help="Beside the sample: given rows of the inputs, elements drawn from them, zeros as padding, or drawn elements "
-    "with zeros in inputs that are masks.",
+    help="Beside the sample: given rows of the inputs, elements drawn from them, zeros as padding, drawn elements "
+    "with zeros in inputs that are masks, or small drawn elements.",
 )
 @click.option(
     "--fix",

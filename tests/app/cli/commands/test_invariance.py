@@ -7,7 +7,7 @@ import click
 import pytest
 
 from aoti_debug.app.cli.commands.invariance import advice
-from aoti_debug.compare.invariance.invariance import Invariance
+from aoti_debug.compare.invariance.varying_launches import Invariance
 from tests.compare.invariance.made_runs import by_size, double, made
 
 MIXING = [lambda x: x - x.mean(0)]

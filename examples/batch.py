@@ -3,13 +3,13 @@
 $ python examples/batch.py batch.pt2
 $ aoti-debug invariance batch.pt2
 0.1 aoti_torch_cpu_addmm_out: read the same bits of the sample, and wrote others
-  model    …batch.py:31  in hidden
-  at       every other run
+  model    …batch.py:32  in hidden
+  at       all other runs
   buf4     … of 256 elements of the sample differ, at most … ULP
   read     buf3 [1, 512] and [4, 512]: the same bits of the sample
   why      rounding suffices to explain it: buf4 differs by …, with errors of … alone and … here
   known    aten.addmm.out is a routine of a library: it may choose its algorithm by the sizes
-works: sizes from 4 to 16 (fill smaller ones up): the same bits at every other run
+works: sizes from 4 to 16 (fill smaller ones up): the same bits in all other runs
 VARIES from 0.1 aoti_torch_cpu_addmm_out on
 """
 

@@ -18,6 +18,7 @@ from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.run.timed_pairs import PairedTimes
 
 FORMAT = 1
+_ALL_OTHERS = "all other runs"
 MAX_LISTED = 8  # launches of each list unless all are asked for
 RELATIONS = {
     LaunchRelation.BEGINS: "read the same bits of the sample, and wrote others",
@@ -96,8 +97,8 @@ def launch_lines(item: VaryingLaunch, found: Invariance) -> Iterator[str]:
 
 
 def _places(places: Sequence[str], found: Invariance) -> str:
-    """Runs by what lies beside the sample: "every other run", "size 4, place 0; size 16, place 0"."""
-    return "every other run" if len(places) == len(found.runs) > 1 else "; ".join(places)
+    """Runs by what lies beside the sample: "all other runs", "size 4, place 0; size 16, place 0"."""
+    return _ALL_OTHERS if len(places) == len(found.runs) > 1 else "; ".join(places)
 
 
 def _own(found: Invariance, most: int) -> Iterator[str]:
@@ -169,7 +170,7 @@ def _enough(found: Invariance, padding: PairedTimes | None) -> Iterator[str]:
         runs = _places([run.surroundings.text for run in enough], found)
         most = max(run.surroundings.size for run in enough)
         sizes = f"the size {least} for all" if least == most else f"sizes from {least} to {most}"
-        yield f"works: {sizes} (fill smaller ones up): the same bits at {runs}"
+        yield f"works: {sizes} (fill smaller ones up): the same bits {'in' if runs == _ALL_OTHERS else 'at'} {runs}"
         if padding is not None:
             yield f"  time     {price_text(padding)}"
 

@@ -28,7 +28,7 @@ def test_what_people_and_programs_read(tmp_path: Path) -> None:
         "against  size 4, place 0; size 4, place 3",
     ]
     assert "0.1 cpp_1: read the same bits of the sample, and wrote others" in lines
-    same = "the same bits at every other run"
+    same = "the same bits in all other runs"
     assert f"works: the size 4 for all (fill smaller ones up): {same}" in lines
     assert lines[-1] == "VARIES from 0.1 cpp_1 on"
     template = "--inductor-config freezing=True --inductor-config max_autotune_gemm=True"
@@ -52,7 +52,7 @@ def test_the_sizes_that_work_end_with_the_largest_that_was_run(tmp_path: Path) -
     first, last = found.runs
     larger = replace(last, surroundings=replace(last.surroundings, size=16))
     lines = invariance_lines(replace(found, runs=(first, larger), equal_runs=((first, larger),)))
-    same = "the same bits at every other run"
+    same = "the same bits in all other runs"
     assert f"works: sizes from 4 to 16 (fill smaller ones up): {same}" in lines
 
 

@@ -56,6 +56,22 @@ def test_forward_and_backward(tmp_path: Path) -> None:
         assert any(run.path.glob("tensors/*/*/*_cuda:0.safetensors"))
 
 
+@pytest.mark.parametrize("begins", [0, 1], ids=["aligned", "unaligned"])
+def test_an_input_that_is_overwritten(tmp_path: Path, begins: int) -> None:
+    def decay(state: Tensor, x: Tensor) -> Tensor:
+        state.mul_(0.5).add_(x)
+        return state.sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(decay, backend=backend, options={"level": 1, "out": tmp_path})
+    state, expected = torch.zeros(65, device="cuda")[begins : begins + 64], torch.zeros(64, device="cuda")
+    for number in (1.0, 2.0):
+        x = torch.full((64,), number, device="cuda")
+        torch.testing.assert_close(compiled(state, x), decay(expected, x))
+        assert torch.equal(state, expected)
+    assert [graph.eager for graph in read_graphs(tmp_path / "latest")] == [""]
+
+
 def test_one_call_and_what_is_computed_from_the_indices_of_equal_elements(tmp_path: Path) -> None:
     result = aoti_debug.debug(OrderOfEqualElements(), torch.randn(12, 40, device="cuda"), out=tmp_path)
     assert result.verdict is None

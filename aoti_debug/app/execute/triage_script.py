@@ -241,13 +241,10 @@ def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:
     run = failed.run.path if executed.result is None else executed.result.run.path
     for file in sorted((run / COMPILED).resolve().glob(f"*/{GRAPHS}")):
         for graph in () if file.parent.is_symlink() else cached_build.read_graphs(file.parent):
-            folder = file.parent / graph.name
             if graph.eager:
                 parts.append(f"the graph of {graph.line}, which ran in eager: {graph.eager}")
                 if graph.name:
-                    commands.append(shlex.join(["aoti-debug", "triage", word_of(folder / PROGRAM)]))
-            elif graph.overwrites and failed.package.resolve().is_relative_to(folder):
-                parts.append("how the code of torch.compile itself overwrites inputs: the package returns them instead")
+                    commands.append(shlex.join(["aoti-debug", "triage", word_of(file.parent / graph.name / PROGRAM)]))
     return Unseen(tuple(parts), tuple(commands), _of_fork(executed, failed))
 
 

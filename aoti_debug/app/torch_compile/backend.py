@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("aoti_debug")
 _CUDA_GRAPHS = "triton.cudagraph"  # begins the names of settings: no package has any
 _OF_SCRIPTS = "operators"  # the option that the process of a script gives
+_ALIGNMENT = 16  # bytes; GPU_ALIGN_BYTES in torch/_inductor/utils.py
 _MAX_REASON = 300
 _MAX_PACKAGES = 16  # of one graph
 _LOCK = threading.RLock()  # environment variables belong to the whole process
@@ -114,11 +115,9 @@ class CompiledGraph:
     The graph is exported and built when it is first called. One that cannot be runs in eager; a warning says why.
 
     Args:
-        graph: of ATen operators, functional.
+        graph: of ATen operators, functional but for copies into inputs at its end.
         kind: "inference", "forward" or "backward".
         directory: returns where its packages lie.
-
-    It is made while AOT autograd compiles the graph.
     """
 
     def __init__(
@@ -133,7 +132,6 @@ class CompiledGraph:
         self._options = options
         self._directory = directory
         self._line = graph_program.model_line(graph)
-        self._overwrites = _overwrites_inputs()
         self._inputs = graph_program.inputs_of(graph)
         self._outputs = graph_program.outputs_of(graph)
         self._is_dynamic = bool(self._inputs.symbolic)
@@ -143,12 +141,29 @@ class CompiledGraph:
     def __call__(self, boxed: list[Any]) -> list[Any]:
         inputs = list(boxed)
         boxed.clear()
-        if not self._outputs.computed:
+        if not self._outputs.computed and not self._inputs.overwritten:
             return self._outputs.joined(inputs, ())
         model = self._models.get(self._variant(inputs)) or self._built(inputs)
         if model is None:
             return list(self._graph(*inputs))
-        return self._outputs.joined(inputs, model([inputs[position] for position in self._inputs.tensors]))
+        return self._outputs.joined(inputs, self._results(model, inputs))
+
+    def _results(self, model: Model, inputs: Sequence[Any]) -> list[Any]:
+        """Calls a package, which writes to inputs.
+
+        On CUDA, torch's code works on a copy of an input that is not aligned, and does not copy back what it writes
+        there (codegen_inputs in torch/_inductor/codegen/cpp_wrapper_gpu.py; the code of torch.compile does).
+        """
+        import torch
+        from torch._inductor.utils import clone_preserve_strides
+
+        unaligned = [position for position in self._inputs.overwritten if inputs[position].data_ptr() % _ALIGNMENT]
+        aligned = {position: clone_preserve_strides(inputs[position].detach()) for position in unaligned}
+        results = model([aligned.get(position, inputs[position]) for position in self._inputs.tensors])
+        with torch.no_grad():
+            for position, tensor in aligned.items():
+                inputs[position].copy_(tensor)
+        return results
 
     def _variant(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The properties of the inputs that a package is built for."""
@@ -183,9 +198,7 @@ class CompiledGraph:
         is_cached = self._write_package(inputs, folder)
         model = self._loaded(folder)
         sizes = "" if self._is_dynamic or not self._inputs.symbolic else str(self._sizes(inputs))
-        self._directory().add(
-            GraphEntry(folder.name, self._kind, self._line, sizes, is_cached, overwrites=self._overwrites)
-        )
+        self._directory().add(GraphEntry(folder.name, self._kind, self._line, sizes, is_cached))
         LOGGER.info("%s (%s, %s): %s", folder.name, self._kind, self._line, folder)
         self._models[self._variant(inputs)] = model
         return model
@@ -263,18 +276,12 @@ def aoti_debug(
         return lambda traced, _: _boxed(CompiledGraph(traced, kind, chosen, directory))
 
     compiled: Callable[..., Any] = aot_autograd(
-        fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference")
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        keep_inference_input_mutations=True,
     )(graph, example_inputs)
     return compiled
-
-
-def _overwrites_inputs() -> bool:
-    """True if the graph that AOT autograd compiles now overwrites inputs: its functional graph returns them instead."""
-    from torch._guards import TracingContext
-
-    context = TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    return metadata is not None and any(info.mutates_data for info in metadata.input_info)
 
 
 def _boxed(compiled: CompiledGraph) -> Callable[[list[Any]], list[Any]]:

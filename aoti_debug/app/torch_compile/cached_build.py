@@ -55,7 +55,6 @@ class GraphEntry:
         sizes: of its tensors, where it was built for these alone; "" if sizes may change.
         cached: the package was built before, for an equal graph.
         eager: why it runs in eager; "" if it does not.
-        overwrites: it overwrites inputs; its package returns them, and others copy them.
     """
 
     name: str
@@ -64,7 +63,6 @@ class GraphEntry:
     sizes: str = ""
     cached: bool = False
     eager: str = ""
-    overwrites: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,14 @@ class GraphInputs:
         sizes: position -> the size that an integer input stands for.
         numbers: positions of other inputs, which are constants of the exported program.
         symbolic: position -> dimensions of tensors whose size may be another one in another call.
+        overwritten: positions of tensors that the graph writes to.
     """
 
     tensors: tuple[int, ...]
     sizes: dict[int, SizeOf]
     numbers: tuple[int, ...]
     symbolic: dict[int, tuple[int, ...]]
+    overwritten: tuple[int, ...]
 
     def constants(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The values of those inputs that are constants of the exported program."""
@@ -50,7 +52,8 @@ def inputs_of(graph: torch.fx.GraphModule) -> GraphInputs:
     """Reads the inputs from the values that the graph was traced with."""
     import torch
 
-    values = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    values = [node.meta.get("val") for node in placeholders]
     tensors = tuple(position for position, value in enumerate(values) if isinstance(value, torch.Tensor))
     sizes, symbolic = {}, {}
     known: dict[str, SizeOf] = {}
@@ -64,7 +67,9 @@ def inputs_of(graph: torch.fx.GraphModule) -> GraphInputs:
         if isinstance(value, torch.SymInt) and str(value) in known:
             sizes[position] = known[str(value)]
     others = tuple(n for n in range(len(values)) if n not in tensors and n not in sizes)
-    return GraphInputs(tensors, sizes, others, symbolic)
+    copied = {node.args[0] for node in graph.graph.nodes if node.target == torch.ops.aten.copy_.default}
+    overwritten = tuple(n for n, node in enumerate(placeholders) if node in copied)
+    return GraphInputs(tensors, sizes, others, symbolic, overwritten)
 
 
 @dataclass(frozen=True)

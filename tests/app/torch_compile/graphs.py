@@ -23,9 +23,12 @@ def traced(function: Callable[..., Any], *inputs: Any, dynamic: bool = False) ->
 
     torch._dynamo.reset()
     backend = aot_autograd(
-        fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference")
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        keep_inference_input_mutations=True,
     )
     result = torch.compile(function, backend=backend, dynamic=dynamic)(*inputs)
-    if result.requires_grad:
+    if result is not None and result.requires_grad:
         result.sum().backward()
     return found

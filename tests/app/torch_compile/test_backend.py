@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import unittest
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from aoti_debug.app.torch_compile import backend, cached_build
 from aoti_debug.app.torch_compile.backend import CompileOptions, aoti_debug, from_mapping
-from aoti_debug.app.torch_compile.cached_build import read_graphs
+from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, read_graphs
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.rundir.load_tensors import load_file
 from aoti_debug.runs.rundir.run_directory import open_run
+from tests.app.torch_compile.graphs import traced
 
 
 def test_defaults_and_values() -> None:
@@ -109,22 +110,42 @@ def test_a_graph_that_cannot_be_built_runs_in_eager(tmp_path: Path) -> None:
     assert "no_such_setting" in graph.eager
 
 
-@pytest.mark.parametrize(("function", "overwrites"), [(Tensor.add_, True), (Tensor.add, False)])
-def test_a_graph_that_overwrites_an_input_is_told_from_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Callable[[Tensor, Tensor], Tensor], overwrites: bool
-) -> None:
-    seen: list[bool] = []
+def decay(state: Tensor, x: Tensor) -> None:
+    state.mul_(0.5).add_(x)
 
-    def compiled_graph(traced: Callable[..., Any], *_: Any) -> Callable[[list[Any]], Any]:
-        seen.append(backend._overwrites_inputs())
-        return lambda inputs: traced(*inputs)
 
-    monkeypatch.setattr(backend, "CompiledGraph", compiled_graph)
+def test_a_package_overwrites_inputs_as_the_graph_does(tmp_path: Path) -> None:
     torch._dynamo.reset()
-    torch.compile(lambda x, y: function(x, y), backend=aoti_debug, options={"out": tmp_path})(
-        torch.ones(3), torch.ones(3)
-    )
-    assert seen == [overwrites]
+    compiled = torch.compile(decay, backend=aoti_debug, options={"level": 1, "out": tmp_path})
+    state, expected = torch.zeros(5), torch.zeros(5)
+    for number in (1.0, 2.0):
+        x = torch.full((5,), number)
+        compiled(state, x)
+        decay(expected, x)
+        assert torch.equal(state, expected)
+    (graph,) = read_graphs(tmp_path / "latest")
+    assert not graph.eager
+    run = open_run(tmp_path / "latest" / graph.name / "latest")
+    assert [launch.key.call for launch in run.launches] == [0, 1]
+
+
+def test_what_is_written_to_a_copy_of_an_input_is_copied_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a package for CUDA does with an input that is not aligned."""
+    x = torch.ones(3)
+    graph = traced(decay, torch.zeros(3), x)["inference"]
+    compiled = backend.CompiledGraph(graph, "inference", CompileOptions(), lambda: CompilationDirectory(tmp_path))
+    called: list[bool] = []
+
+    def package(tensors: Sequence[Tensor]) -> list[Tensor]:
+        called.append(all(tensor.data_ptr() % 16 == 0 for tensor in tensors))
+        decay(*(tensors if tensors[0] is not x else tensors[::-1]))
+        return []
+
+    monkeypatch.setattr(compiled, "_built", lambda _: package)
+    for state in (torch.zeros(4)[1:], torch.zeros(4)[:3]):
+        compiled([state, x] if compiled._inputs.overwritten == (0,) else [x, state])
+        assert torch.equal(state, x)
+    assert called == [True, True]
 
 
 def test_a_graph_is_built_without_the_modes_of_its_first_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,3 +67,22 @@ def test_outputs_that_are_inputs_or_sizes_are_not_computed_by_the_program() -> N
         for a, b in zip(joined, graph(*inputs), strict=True)
     )
     assert "backward" in graphs
+
+
+def test_a_program_overwrites_the_inputs_that_its_graph_overwrites() -> None:
+    def update(x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        state.mul_(2).add_(x)
+        return x + 1
+
+    x, state = torch.randn(3), torch.randn(3)
+    graph = traced(update, x, state.clone())["inference"]
+    known, outputs = graph_program.inputs_of(graph), graph_program.outputs_of(graph)
+    assert len(known.overwritten) == 1
+    assert len(outputs.computed) == 1
+    (position,) = known.overwritten
+    inputs = [x, x]
+    inputs[position] = state
+    expected = state * 2 + x
+    (returned,) = graph_program.exported(graph, inputs, dynamic=False).module()(*inputs)
+    assert torch.equal(returned, x + 1)
+    assert torch.equal(state, expected)

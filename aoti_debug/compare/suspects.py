@@ -36,6 +36,7 @@ class LostOperator:
         text: the node: "tanh = aten.tanh.default(linear)".
         line: of the model; None if it is unknown.
         only_signs: the graph has the value but for the signs of zeros.
+        only_order: the graph has the numbers of the value, but not in their order.
     """
 
     node: str
@@ -43,13 +44,21 @@ class LostOperator:
     text: str
     line: ModelLine | None
     only_signs: bool = False
+    only_order: bool = False
 
     @property
     def sentence(self) -> str:
         """ "it has no value like that of tanh = aten.tanh.default(x) at model.py:7: the change may begin there"."""
         place = f" at {self.line.place}" if self.line is not None else ""
-        lacks = "the value of {} only with other signs of zeros" if self.only_signs else "no value like that of {}"
-        return f"it has {lacks.format(self.text + place)}: the change may begin there"
+        if self.is_held:
+            how = "with other signs of zeros" if self.only_signs else "in another order"
+            return f"it has the numbers of {self.text}{place} only {how}: the change may begin there"
+        return f"it has no value like that of {self.text}{place}: the change may begin there"
+
+    @property
+    def is_held(self) -> bool:
+        """True if the graph has the value's numbers in some way."""
+        return self.only_signs or self.only_order
 
 
 @dataclass(frozen=True)
@@ -99,10 +108,16 @@ def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
     nodes = {} if exported is None else exported.graphs[0].by_name
 
     def operators(names: Sequence[str]) -> tuple[LostOperator, ...]:
-        found = (nodes[name] for name in names if name in nodes)
         return tuple(
-            LostOperator(node.name, node.target, node_text(node), reference.line(node), node.name in altered.lost_signs)
-            for node in found
+            LostOperator(
+                node.name,
+                node.target,
+                node_text(node),
+                reference.line(node),
+                only_signs=node.name in altered.lost_signs,
+                only_order=node.name in altered.lost_order,
+            )
+            for node in (nodes[name] for name in names if name in nodes)
         )
 
     return Alteration(

@@ -141,6 +141,8 @@ def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
     assert alteration_of(lost, reference) == Alteration(0.5, lost=(LOST,))
     signs = alteration_of(replace(lost, lost_signs=("tanh",)), reference)
     assert signs == Alteration(0.5, lost=(replace(LOST, only_signs=True),))
+    order = alteration_of(replace(lost, lost_order=("tanh",)), reference)
+    assert order == Alteration(0.5, lost=(replace(LOST, only_order=True),))
     kept = AlteredProgram(relative=0.5, explained=1.0, kept=("tanh",))
     assert alteration_of(kept, reference) == Alteration(0.5, kept=(LOST,))
 
@@ -189,8 +191,14 @@ def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
 def test_a_value_of_which_only_the_signs_of_zeros_are_others(tmp_path: Path) -> None:
     said = lines(compared(tmp_path, Alteration(0.5, lost=(replace(LOST, only_signs=True),))))
     value = "tanh = aten.tanh.default(x) at /home/user/model.py:8"
-    assert f"it has the value of {value} only with other signs of zeros: the change may begin there" in said
+    assert f"it has the numbers of {value} only with other signs of zeros: the change may begin there" in said
     assert "no value like" not in said
+
+
+def test_a_value_of_which_only_the_order_is_another(tmp_path: Path) -> None:
+    said = lines(compared(tmp_path, Alteration(0.5, lost=(replace(LOST, only_order=True),))))
+    value = "tanh = aten.tanh.default(x) at /home/user/model.py:8"
+    assert f"it has the numbers of {value} only in another order: the change may begin there" in said
 
 
 def test_a_value_that_is_computed_and_not_returned_is_named(tmp_path: Path) -> None:

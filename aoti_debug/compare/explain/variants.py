@@ -17,6 +17,7 @@ Compute = Callable[[list[Any], dict[str, Any]], Any]
 _SWAPPABLE = ("sub", "div", "pow", "lt", "le", "gt", "ge", "remainder", "floor_divide", "mm", "where")
 _BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 _REDUCTIONS = ("sum", "mean", "amax", "amin", "argmax", "argmin", "var", "var_mean", "prod", "any")
+_WRAPPING = ("add", "sub", "mul", "neg", "abs", "bitwise_not", "bitwise_left_shift", "pow", "square")
 _SHORTER = (1, 16)
 _MOVES = (
     *(
@@ -141,6 +142,10 @@ def _ways(
         yield "in reverse order", lambda: compute([list(first)[::-1], *args[1:]], kwargs)
     if name in ("mul", "add", "sub") and any(t is not None and t.dtype == "int64" for t in node.types):
         yield "in 32 bits", lambda: compute(args, kwargs).to(torch.int32).to(torch.int64)
+    if name in _WRAPPING:
+        yield "without wrapping around", functools.partial(_unwrapped, args, kwargs, compute)
+    if kwargs.get("alpha", 1) != 1:
+        yield "without its factor", lambda: compute(args, {**kwargs, "alpha": 1})
     yield from _rounded_otherwise(name, args, kwargs, compute)
     if name == "remainder" and len(args) == 2 and isinstance(args[1], int):
         yield f"by {args[1] + 1}", lambda: compute([first, args[1] + 1], kwargs)
@@ -176,6 +181,24 @@ def _rounded_otherwise(
         yield "without NaN", lambda: (torch.fmax if name == "maximum" else torch.fmin)(*args)
     if name == "cumsum":
         yield "without the element itself", lambda: compute(args, kwargs) - first
+
+
+def _unwrapped(args: list[Any], kwargs: dict[str, Any], compute: Compute) -> Any:
+    """The result in int64, as C++ computes it if narrower integers are promoted.
+
+    Raises:
+        ValueError: it is the right one.
+    """
+    import torch
+
+    right = compute(args, kwargs)
+    if right.dtype.is_floating_point or right.dtype in (torch.bool, torch.int64) or right.is_complex():
+        raise ValueError("not of narrow integers")
+    wide = [arg.to(torch.int64) if isinstance(arg, torch.Tensor) else arg for arg in args]
+    result = compute(wide, kwargs)
+    if torch.equal(result, right.to(torch.int64)):
+        raise ValueError("nothing wraps around")
+    return result
 
 
 def _like(value: Any, args: list[Any], kwargs: dict[str, Any], compute: Compute) -> Any:

@@ -2,9 +2,9 @@
 
 For each operator that a wrong output depends on, wrong variants of its result, its result times a factor, and its
 result plus a number are put in its place, and what depends on it is evaluated again. A variant explains the outputs if
-it leaves less than 5 % of the error (root mean square), or no more than rounding. If none does, the variant is put only
-into what one reduction reads, or into all but what reductions read: kernels compute an operator again in each loop that
-needs it.
+it leaves less than 5 % of the error (root mean square), or no more than rounding and half of it; of integers, nothing.
+If none does, the variant is put only into what one reduction reads, or into all but what reductions read: kernels
+compute an operator again in each loop that needs it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 _LEFT = 0.05  # of the error
+_MOST_LEFT = 0.5  # of an error that is as small as rounding
 _SECONDS = 5.0  # after which no more variants are tried
 _VECTORS = (16, 8)  # elements of a vector of float32
 _STEP = 1e-3  # relative, of the finite differences that factors and summands are fitted with
@@ -64,14 +65,20 @@ class WrongOperators:
         kept: Set[str] = frozenset(),
     ) -> None:
         self._graph, self._right, self._nodes, self._copy, self._kept = graph, right, nodes, copy, kept
-        floating = [output for output in outputs if output.actual.dtype.is_floating_point]
-        self._outputs = floating or outputs  # integers jump where rounding decides
-        self._actual = [_wide(output.actual) for output in self._outputs]
-        self._error = self._distance(self._expected(right))
+        rounded = [output for output in outputs if _is_rounded(output)]
+        self._look_at(rounded)
+        if self._error <= self._rounding:  # integers jump where rounding decides
+            self._look_at([output for output in outputs if not _is_rounded(output)] or rounded)
+
+    def _look_at(self, outputs: Sequence[WrittenOutput]) -> None:
+        """Chooses the outputs whose error is to be explained."""
+        self._outputs = outputs
+        self._actual = [_wide(output.actual) for output in outputs]
+        self._error = self._distance(self._expected(self._right))
         self._rounding = _size(
             [
                 ulp(finite(a), o.actual.dtype)
-                for a, o in zip(self._actual, self._outputs, strict=True)
+                for a, o in zip(self._actual, outputs, strict=True)
                 if o.actual.dtype.is_floating_point
             ]
         )
@@ -102,8 +109,8 @@ class WrongOperators:
     def _best(self, tried: Iterable[Explanation]) -> list[Explanation]:
         """The one of the tried that leaves least of the error, if it explains the outputs."""
         best = min(tried, key=lambda item: item.left, default=None)
-        explains = best is not None and best.left * self._error <= max(_LEFT * self._error, self._rounding)
-        return [best] if best is not None and explains else []
+        allowed = max(_LEFT * self._error, self._rounding) if any(map(_is_rounded, self._outputs)) else 0.0
+        return [best] if best is not None and best.left <= _MOST_LEFT and best.left * self._error <= allowed else []
 
     def _everywhere(self, node: Node) -> Iterator[Explanation]:
         """Tries each wrong result of a node in its place."""
@@ -218,6 +225,10 @@ class WrongOperators:
 
     def _distance(self, outputs: Sequence[torch.Tensor]) -> float:
         return _size([_difference(a, b) for a, b in zip(self._actual, outputs, strict=True)])
+
+
+def _is_rounded(output: WrittenOutput) -> bool:
+    return bool(output.actual.dtype.is_floating_point or output.actual.is_complex())
 
 
 def _size(values: Sequence[torch.Tensor]) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic, moves
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.measure.evaluated import Evaluated
 from aoti_debug.compare.measure.ulp import ulp
@@ -30,6 +30,14 @@ WITH_VALUES = (
     "aten.mode.default",
 )
 SELECT_FIRST = (*INDEX_ALONE, "aten.max.dim", "aten.min.dim")  # of equal elements the first one
+_WITHOUT_ROUNDING = frozenset(
+    f"aten.{name}.{overload}"
+    for overload in ("default", "self", "other", "Tensor", "ScalarSelf", "ScalarOther")
+    for name in (
+        *("abs", "ceil", "clamp", "clamp_max", "clamp_min", "clone", "floor", "full", "maximum", "minimum", "neg"),
+        *("relu", "round", "sign", "trunc", "where", "flip", "expand", "cat"),
+    )
+)
 _DIM_POSITION = {"aten.topk.default": 2, "aten.sort.stable": 2, "aten.kthvalue.default": 2}  # others: 1
 _ROUNDING = 4.0  # ULP
 
@@ -190,14 +198,31 @@ def range_of_choices(
     return choice_range([expected(evaluation) for evaluation in evaluations])
 
 
-def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluation) -> torch.Tensor | None:
+def _is_rounded(graph: Graph, name: str, nodes: Collection[str]) -> bool:
+    """True if a kernel that computes `nodes` may round the elements of a node otherwise than eager does."""
+    waiting, seen = [name], {name}
+    while waiting:
+        node = graph.by_name[waiting.pop()]
+        if node.name not in nodes:
+            continue
+        if node.target not in _WITHOUT_ROUNDING and not moves(node.target):
+            return True
+        waiting += (new := [source for source in node.inputs if source not in seen])
+        seen.update(new)
+    return False
+
+
+def equal_choices(
+    graph: Graph, name: str, actual: torch.Tensor, eager: Evaluation, nodes: Collection[str]
+) -> torch.Tensor | None:
     """True where an index selects an element that equals the one which eager's index selects, or nearly so.
 
-    Of equal integers, argmax, argmin, max and min select the first, as torch documents. Equal floating numbers need not
-    be equal in the kernel, which rounds otherwise.
+    Of equal elements, argmax, argmin, max and min select the first, as torch documents. Equal floating numbers need not
+    be equal in the kernel, if it rounds them otherwise.
 
     Args:
         name: the node whose result `actual` should be.
+        nodes: the nodes that the kernel computes.
 
     Returns:
         None if the node does not select elements by an index.
@@ -222,7 +247,8 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
     chosen, correct = (_gathered(elements, index, dim, keepdim=keepdim) for index in (actual, expected))
     if chosen is None or correct is None:
         return None
-    if selection.target in SELECT_FIRST and not elements.dtype.is_floating_point:
+    is_floating = elements.dtype.is_floating_point
+    if selection.target in SELECT_FIRST and not (is_floating and _is_rounded(graph, selection.inputs[0], nodes)):
         return actual == expected.reshape(actual.shape)
     return torch.isclose(chosen, correct, rtol=_tolerance(elements), atol=0.0, equal_nan=True).reshape(actual.shape)
 

@@ -306,8 +306,9 @@ class AlteredProgram:
         least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64, so that rounding may be in the difference.
         lost: the nodes of the exported program before which all values are in that graph, while their own are not;
-            behind them what they read that is there only with other signs of zeros.
+            behind them what they read that is there only with other signs of zeros, or in another order.
         lost_signs: those of them whose values are in that graph but for the signs of zeros.
+        lost_order: those of them whose numbers are in that graph, but not in their order.
         kept: the nodes of the exported program that wrong outputs are, and whose values that graph has: it returns
             something else.
         outputs: the wrong outputs.
@@ -319,6 +320,7 @@ class AlteredProgram:
     is_rounded: bool = False
     lost: tuple[str, ...] = ()
     lost_signs: tuple[str, ...] = ()
+    lost_order: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     outputs: tuple[AlteredOutput, ...] = ()
 

@@ -20,6 +20,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.explain.variants import computes
 from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
 from aoti_debug.compare.protocol.measurement import EXPLAINED, LARGEST, LEAST, AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-6  # relative
 _MAX_OPERATORS = 3  # operators that are named
 _ROUNDED = 0.1  # relative
+_PART = 1 << 20  # elements
+_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def altered_program(
     held, returned, fallbacks = _lowered_values(reference, lowered, device)
     lost: set[str] = set()
     lost_signs: set[str] = set()
+    lost_order: set[str] = set()
     seen: set[str] = set()
 
     def look(node: Node, value: Any) -> None:
@@ -75,6 +79,8 @@ def altered_program(
             seen.add(node.name)
         if _has_numbers(value) and not held.has_like(value):
             lost.add(node.name)
+        elif _has_numbers(value) and computes(node) and not held.has_in_order(value):
+            lost_order.add(node.name)
         elif _has_numbers(value) and not held.has_zeros_like(value):
             lost_signs.add(node.name)
 
@@ -95,7 +101,7 @@ def altered_program(
     kept = [names[n] for n in altered if names[n] in seen - lost]
     starts = [names[n] for n in wrong if n < len(names)]
     first = _first_lost(graph, lost, [*starts, *_nearest_lost(graph, lost, kept)])
-    read = (source for name in first for source in graph.by_name[name].inputs if source in lost_signs)
+    read = (source for name in first for source in graph.by_name[name].inputs if source in lost_signs | lost_order)
     first = tuple(dict.fromkeys((*first, *read)))[:_MAX_OPERATORS]
     return AlteredProgram(
         relative=-1.0 if most is None else most.relative,
@@ -104,6 +110,7 @@ def altered_program(
         is_rounded=is_rounded,
         lost=first,
         lost_signs=tuple(name for name in first if name in lost_signs),
+        lost_order=tuple(name for name in first if name in lost_order),
         kept=tuple(dict.fromkeys(kept))[:_MAX_OPERATORS],
         outputs=tuple(outputs),
     )
@@ -277,6 +284,7 @@ class Fingerprint:
         special: the number of elements that are not finite; the others are what is summed.
         high, low: the number of positive and of negative infinities.
         below: the number of negative zeros.
+        ordered: the sum of the numbers, each times a weight of its place in row-major order.
     """
 
     norm: float
@@ -286,6 +294,7 @@ class Fingerprint:
     high: int = 0
     low: int = 0
     below: int = 0
+    ordered: float = 0.0
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
@@ -297,12 +306,25 @@ def fingerprint(tensor: torch.Tensor) -> Fingerprint:
     finite = torch.isfinite(wide)
     special = wide.numel() - int(finite.sum())
     kinds = (torch.isposinf(wide), torch.isneginf(wide), (wide == 0) & torch.signbit(wide))
-    counts = special, *(int(kind.sum()) for kind in kinds)
+    high, low, below = (int(kind.sum()) for kind in kinds)
+    if special:
+        wide = wide.where(finite, 0.0)
+    ordered = sum(float(part @ _weights(n, part)) for n, part in enumerate(wide.split(_PART)))
     if special:
         wide = wide[finite]
     if not wide.numel():
-        return Fingerprint(0.0, 0.0, 0.0, *counts)
-    return Fingerprint(float(torch.linalg.vector_norm(wide)), float(wide.sum()), float(wide.abs().max()), *counts)
+        return Fingerprint(0.0, 0.0, 0.0, special, high, low, below)
+    norm, total, largest = torch.linalg.vector_norm(wide), wide.sum(), wide.abs().max()
+    return Fingerprint(float(norm), float(total), float(largest), special, high, low, below, ordered)
+
+
+def _weights(number: int, part: torch.Tensor) -> torch.Tensor:
+    """Weights below 1 of a part of a tensor; the golden ratio gives no two places the same."""
+    import torch
+
+    first = number * _PART
+    places = torch.arange(first, first + part.numel(), dtype=torch.float64, device=part.device)
+    return (places * _GOLDEN) % 1.0
 
 
 class Fingerprints:
@@ -321,10 +343,19 @@ class Fingerprints:
         """True if a tensor of as many elements has been added whose numbers are the same up to rounding."""
         return any(True for _ in self._like(fingerprint(tensor), tensor.numel()))
 
+    def has_in_order(self, tensor: torch.Tensor) -> bool:
+        """The same, with the numbers in the same row-major order."""
+        return any(True for _ in self._in_order(fingerprint(tensor), tensor.numel()))
+
     def has_zeros_like(self, tensor: torch.Tensor) -> bool:
-        """The same, with as many negative zeros."""
+        """True if a tensor like this one has been added, with as many negative zeros."""
         wanted = fingerprint(tensor)
         return any(wanted.below == found.below for found in self._like(wanted, tensor.numel()))
+
+    def _in_order(self, wanted: Fingerprint, count: int) -> Iterator[Fingerprint]:
+        for found in self._like(wanted, count):
+            if abs(wanted.ordered - found.ordered) <= _rounding(wanted, count):
+                yield found
 
     def _like(self, wanted: Fingerprint, count: int) -> Iterator[Fingerprint]:
         if not self._is_sorted:
@@ -341,10 +372,13 @@ class Fingerprints:
 
 
 def _is_like(first: Fingerprint, second: Fingerprint, count: int) -> bool:
-    # by Cauchy and Schwarz a sum of `count` numbers is at most their norm times the root of `count`
-    rounding = _TOLERANCE * first.norm * math.sqrt(count)
     return (
         (first.special, first.high, first.low) == (second.special, second.high, second.low)
-        and abs(first.total - second.total) <= rounding
+        and abs(first.total - second.total) <= _rounding(first, count)
         and abs(first.largest - second.largest) <= _TOLERANCE * max(first.largest, second.largest)
     )
+
+
+def _rounding(numbers: Fingerprint, count: int) -> float:
+    """The rounding of a sum: by Cauchy and Schwarz it is at most the numbers' norm times the root of their count."""
+    return _TOLERANCE * numbers.norm * math.sqrt(count)

@@ -159,7 +159,7 @@ class RegionEvaluator:
                 try:
                     if other is not None:
                         self._require_recorded(item, symbols, graph, (eager, other), inputs.parts)
-                    measured.append(self._output(item, at, bounds))
+                    measured.append(self._output(item, at, bounds, region.nodes))
                 except NotEvaluableError as error:
                     if len(region.outputs) == 1:
                         raise
@@ -251,7 +251,7 @@ class RegionEvaluator:
                 value = as_written(double.value(item.value), load(graph, item, self._device), item, symbols)
                 messages.save(folder, item.recorded.argument, value)
 
-    def _output(self, item: KnownValue, at: _Evaluations, bounds: _Bounds) -> Measurement:
+    def _output(self, item: KnownValue, at: _Evaluations, bounds: _Bounds, nodes: Sequence[str]) -> Measurement:
         import torch
 
         graph, symbols, known, evaluate, double = at.graph, at.symbols, at.known, at.evaluate, at.double
@@ -263,7 +263,7 @@ class RegionEvaluator:
         node = graph.by_name[item.value.after or item.value.node]
         named = graph.by_name[node.inputs[0]] if node.is_member and node.inputs else node
         subject = Subject(item.recorded.argument, str(item.value), named.target)
-        ties = equal_choices(graph, item.value.node, actual, at.eager)
+        ties = equal_choices(graph, item.value.node, actual, at.eager, nodes)
         in_eager = expected(at.eager)
         output = Evaluated(
             actual=actual,

@@ -110,8 +110,7 @@ def _of_lost(finding: Finding, comparison: Comparison) -> Finding:
     alteration = comparison.alteration
     if not comparison.is_program_altered or alteration is None or not alteration.lost:
         return finding
-    lost = alteration.lost[0]
-    return replace(finding, origin=Place(operator=lost.operator, frame=lost.line), chain=())
+    return replace(finding, origin=wrong_value_finding.beginning_of(alteration.lost), chain=())
 
 
 def _of_unwritten(finding: Finding, comparison: Comparison) -> Finding:

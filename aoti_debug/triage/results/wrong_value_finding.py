@@ -25,7 +25,7 @@ from aoti_debug.compare.outcome import (
     unrepeatable_text,
 )
 from aoti_debug.compare.protocol.measurement import Measurement
-from aoti_debug.compare.suspects import Suspect
+from aoti_debug.compare.suspects import LostOperator, Suspect
 from aoti_debug.compare.text import (
     alteration_sentences,
     eager_notes,
@@ -234,9 +234,22 @@ def _altered(comparison: Comparison) -> Finding:
     states = map(state_text, comparison.wrong_states)
     evidence = (*alteration_sentences(comparison), *others, *states, *_as_their_graph(comparison))
     is_one = not (alteration.lost and alteration.kept)  # else either may be where the change begins
-    lost = next(iter((*alteration.lost, *alteration.kept)), None) if is_one else None
-    origin = None if lost is None else Place(operator=lost.operator, frame=lost.line)
+    origin = beginning_of((*alteration.lost, *alteration.kept)) if is_one else None
     return Finding(WRONG_VALUE, first, evidence=evidence, origin=origin)
+
+
+def beginning_of(lost: Sequence[LostOperator]) -> Place | None:
+    """The first of some operators, where a change of the program begins; None if there is none.
+
+    If it may begin in what that one reads as well, the model line alone, where it is the same.
+    """
+    if not lost:
+        return None
+    first = lost[0]
+    if not any(operator.is_held for operator in lost):
+        return Place(operator=first.operator, frame=first.line)
+    is_one_line = first.line is not None and all(operator.line == first.line for operator in lost)
+    return Place(frame=first.line) if is_one_line else None
 
 
 def _as_their_graph(comparison: Comparison) -> tuple[str, ...]:

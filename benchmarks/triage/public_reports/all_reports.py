@@ -7,9 +7,11 @@ from benchmarks.triage.public_reports import (
     builds,
     contracts,
     custom,
+    fields,
     given,
     healthy,
     indices,
+    integers,
     meanings,
     no_faults,
     nonfinite,
@@ -20,6 +22,6 @@ from benchmarks.triage.public_reports.report import Report
 
 _MODULES = (
     *(given, indices, numbers, nonfinite, builds, custom, healthy, undefined),
-    *(alike, contracts, meanings, no_faults),
+    *(alike, contracts, meanings, no_faults, fields, integers),
 )
 REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

@@ -16,7 +16,8 @@ from benchmarks.triage.public_reports.report import Example, Report, culprits
 
 NUMBER = r"-?(?:inf|Inf|\d[\d_]*(?:\.\d*)?(?:e[+-]?\d+)?)|[nN]a[nN]|True|False"
 VALUE = re.compile(
-    rf"(?<![\w.])([A-Za-z_][\w.]*)\[(\d+(?:, ?\d+)*)\] (?:is|was|=|holds|read as) ({NUMBER})(?![\w.]*\[)"
+    rf"(?<![\w.])([A-Za-z_][\w.]*)\[(\d+(?:, ?\d+)*)\] (?:is|was|=|holds|read as) ({NUMBER})"
+    r"(?![\w.]*\[|[\w.+-]*, should be)"  # of what the model writes
 )
 FROM = re.compile(r"(?:came|comes|come) from|\borigin")
 ELEMENT = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)(?:\[(\d+(?:, ?\d+)*)\]| element (\d+))")

@@ -151,3 +151,14 @@ def spilled(x: Tensor) -> Tensor:
 @spilled.register_fake
 def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
+
+
+@torch.library.custom_op("public_reports::unit_rows", mutates_args={})
+def unit_rows(x: Tensor) -> Tensor:
+    """Divides each row by its length."""
+    return x / x.norm(dim=1, keepdim=True)
+
+
+@unit_rows.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)

@@ -238,6 +238,75 @@ def _forgotten_state() -> None:
     torch._inductor.config.post_grad_custom_post_pass = edit
 
 
+def _passes_over(target: Function, edit_node: Callable[[Any], None]) -> Plant:
+    """A pass that edits each node of the post-grad graph that calls a target."""
+
+    def plant() -> None:
+        import torch._inductor.config
+
+        def edit(graph: Any) -> None:
+            for node in list(graph.nodes):
+                if node.target is target():
+                    edit_node(node)
+
+        torch._inductor.config.post_grad_custom_post_pass = edit
+
+    return plant
+
+
+def _conjugates_lost(node: Any) -> None:
+    node.replace_all_uses_with(node.args[0])
+
+
+def _not_causal(node: Any) -> None:
+    node.args = tuple(False if argument is True else argument for argument in node.args)
+
+
+def _last_of_equal(right: Function) -> Function:
+    """The place of the last maximum."""
+
+    def wrong(x: Any, dim: int) -> Any:
+        from torch._inductor.lowering import rev
+
+        from_the_end = right(rev(x, [dim]), dim)
+        return _lowered("sub.Tensor")(int(x.get_size()[dim]) - 1, from_the_end)
+
+    return wrong
+
+
+def _without_clamp(_: Function) -> Function:
+    def wrong(x: Any, scale: float, zero_point: int, least: int, most: int, dtype: Any) -> Any:
+        import torch
+        from torch._inductor.lowering import to_dtype
+
+        whole = _lowered("add.Tensor")(_lowered("round")(_lowered("mul.Tensor")(x, 1 / scale)), zero_point)
+        return to_dtype(to_dtype(whole, torch.int32), dtype)
+
+    return wrong
+
+
+def _lost_clamp(x: Any, least: Any = None, most: Any = None) -> Any:
+    import torch
+
+    return torch.where(x > least, torch.where(x < most, x, most), least)
+
+
+def _lowered_operator(operator: Function, wrong: Callable[[Function], Function]) -> Plant:
+    def plant() -> None:
+        from torch._inductor.lowering import lowerings
+
+        lowerings[operator()] = wrong(lowerings[operator()])
+
+    return plant
+
+
+def _quantize() -> Any:
+    import torch
+    import torch.ao.quantization.fx._decomposed
+
+    return torch.ops.quantized_decomposed.quantize_per_tensor.default
+
+
 def _cosines() -> None:
     """Takes each sine for a cosine."""
     import torch._inductor.config
@@ -294,6 +363,13 @@ PLANTS: dict[str, Plant] = {
     "slice_scatter is one too far": _lowering("slice_scatter", _next_columns),
     "buffers keep what they held": _forgotten_state,
     "a pass takes sin for cos": _cosines,
+    "argmax takes the last": _lowering("argmax", _last_of_equal),
+    "a pass loses conjugates": _passes_over(lambda: _aten("_conj"), _conjugates_lost),
+    "a pass drops is_causal": _passes_over(lambda: _aten("_scaled_dot_product_flash_attention_for_cpu"), _not_causal),
+    "sigmoid by exponentials": _decomposition("sigmoid", lambda x: x.exp() / (x.exp() + 1)),
+    "foreach_add forgets its factor": _lowering("_foreach_add.List", lambda right: lambda x, y, alpha=1: right(x, y)),
+    "quantize does not clamp": _lowered_operator(_quantize, _without_clamp),
+    "clamp loses NaN": _decomposition("clamp", _lost_clamp),
     "cummin asserts": _lowering("cummin", _raising(AssertionError, "0 <= dim < 0")),
     "scatter_reduce asserts": _lowering("scatter_reduce.two", _raising(AssertionError, "index is no integer")),
     "no max_pool2d": _decomposition(

@@ -86,6 +86,7 @@ def test_wrong_statement(changes: dict[str, Any]) -> None:
         {"origins": (Place(input="arg2_1", element=1),)},
         {"origins": (Place(file=str(LINE.file), line=LINE.line),)},
         {"possible": ("the index may be that of rows[0]",)},
+        {"observed": ("scale[1] is -1.25e-07, should be 0.5",)},  # after the model has overwritten it
     ],
 )
 def test_true_statement(changes: dict[str, Any]) -> None:

@@ -54,3 +54,16 @@ def test_a_running_sum_from_0() -> None:
     assert values("aten.cumsum.default", torch.tensor([1.0, 2.0, 3.0]), 0)["without the element itself"].tolist() == [
         *(0.0, 1.0, 3.0)
     ]
+
+
+def test_narrow_integers_that_do_not_wrap_around() -> None:
+    found = values("aten.neg.default", torch.tensor([200, 0], dtype=torch.uint8))
+    assert found["without wrapping around"].tolist() == [-200, 0]
+    assert "without wrapping around" not in values("aten.neg.default", torch.tensor([3], dtype=torch.int8))
+    assert "without wrapping around" not in values("aten.neg.default", torch.tensor([3.0]))
+
+
+def test_a_factor_that_is_left_out() -> None:
+    one, other = torch.tensor([1.0]), torch.tensor([2.0])
+    assert values("aten.add.Tensor", one, other, alpha=3)["without its factor"].tolist() == [3]
+    assert "without its factor" not in values("aten.add.Tensor", one, other, alpha=1)

@@ -145,3 +145,43 @@ def test_what_is_known_to_be_right_stays() -> None:
     )
     (best, *_) = WrongOperators(NORM, right, NORM_NODES, [output], copy, frozenset({"sum"})).explanations()
     assert (best.node, best.how) == ("erf", "as tanh")
+
+
+BYTES, LONGS = (TensorType("uint8", "cpu", ("2",), ("1",)),), (TensorType("int64", "cpu", ("2",), ("1",)),)
+NEGATED = Graph(
+    "",
+    MODEL,
+    (
+        Node("x", NodeKind.INPUT, types=BYTES),
+        Node("neg", NodeKind.CALL, "aten.neg.default", (node("x"),), types=BYTES),
+        Node("sum", NodeKind.CALL, "aten.sum.default", (node("neg"),), types=LONGS),
+    ),
+    (),
+)
+
+
+def test_a_narrow_integer_that_a_kernel_keeps_in_a_wide_one() -> None:
+    right, copy = evaluated(NEGATED, ("neg", "sum"), torch.tensor([200, 200], dtype=torch.uint8))
+    output = WrittenOutput(torch.tensor(-400), lambda evaluation: evaluation.value(ValueKey("sum")))
+    (best, *_) = WrongOperators(NEGATED, right, ("neg", "sum"), [output], copy).explanations()
+    assert (best.node, best.how) == ("neg", "without wrapping around")
+
+
+def test_a_wrong_index_beside_a_number_that_is_right() -> None:
+    """Nothing is left of no error: what is right explains no index."""
+    graph = Graph(
+        "", MODEL, (*NORM.nodes, Node("index", NodeKind.CALL, "aten.argmax.default", (node("mul"),), types=LONGS)), ()
+    )
+    right, copy = evaluated(graph, (*NORM_NODES, "index"), X)
+    number = WrittenOutput(right.value(ValueKey("mul")).clone(), lambda evaluation: evaluation.value(ValueKey("mul")))
+    wrong = WrittenOutput(torch.tensor(-1), lambda evaluation: evaluation.value(ValueKey("index")))
+    assert WrongOperators(graph, right, (*NORM_NODES, "index"), [number, wrong], copy).explanations() == ()
+
+
+def test_an_error_that_is_smaller_than_rounding_has_no_explanation() -> None:
+    x = torch.cat([torch.full((8, 16), 3e-9), torch.full((8, 16), 2.0)], 1)
+    right, copy = evaluated(NORM, NORM_NODES, x)
+    value = right.value(ValueKey("mul"))
+    actual = torch.where(value < 1e-6, value * 0.5, value)
+    output = WrittenOutput(actual, lambda evaluation: evaluation.value(ValueKey("mul")))
+    assert WrongOperators(NORM, right, NORM_NODES, [output], copy).explanations() == ()

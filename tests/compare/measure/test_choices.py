@@ -114,34 +114,42 @@ def test_others_are_left_alone() -> None:
 ELEMENTS = [[3, 1, 1, 2], [0, 5, 5, 5]]
 
 
-def equal(target: str, dtype: torch.dtype, actual: list[int]) -> list[bool]:
-    """Whether the indices that a kernel selected in the rows of ELEMENTS are as good as eager's."""
+def equal(target: str, dtype: torch.dtype, actual: list[int], computed: str = "aten.neg.default") -> list[bool]:
+    """Whether the indices that a kernel selected among the negatives of ELEMENTS' rows are as good as eager's.
+
+    Args:
+        computed: the operator that computes the elements in the kernel.
+    """
     name = str(dtype).removeprefix("torch.")
     rows = (TensorType(name, "cpu", ("2", "4"), ()),)
     index = (TensorType("int64", "cpu", ("2",), ()),)
     nodes = (
         Node("x", NodeKind.INPUT, types=rows),
-        Node("index", NodeKind.CALL, target, ({"node": "x"}, 1), types=index),
+        Node("elements", NodeKind.CALL, computed, ({"node": "x"},), types=rows),
+        Node("index", NodeKind.CALL, target, ({"node": "elements"}, 1), types=index),
     )
     graph = Graph("", MODEL, nodes, ())
     eager = Evaluation(Reference(FORMAT, "2.13", (graph,)), graph, Arithmetic.EAGER, "cpu")
     eager.set(ValueKey("x"), torch.tensor(ELEMENTS, dtype=dtype))
     eager.run(nodes[1])
-    found: Tensor | None = equal_choices(graph, "index", torch.tensor(actual), eager)
+    eager.run(nodes[2])
+    found: Tensor | None = equal_choices(graph, "index", torch.tensor(actual), eager, ["elements", "index"])
     assert found is not None
     return found.tolist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
 def test_an_index_of_another_element_is_no_tie(dtype: torch.dtype) -> None:
-    assert equal("aten.argmin.default", dtype, [1, 0]) == [True, True]
-    assert equal("aten.argmin.default", dtype, [3, 1]) == [False, False]
+    assert equal("aten.argmax.default", dtype, [1, 0]) == [True, True]
+    assert equal("aten.argmax.default", dtype, [3, 1]) == [False, False]
 
 
-def test_of_equal_integers_the_first_is_selected() -> None:
-    assert equal("aten.argmin.default", torch.int32, [2, 0]) == [False, True]
-    assert equal("aten.argmax.default", torch.int32, [0, 3]) == [True, False]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
+def test_of_elements_that_nothing_rounds_the_first_is_selected(dtype: torch.dtype) -> None:
+    assert equal("aten.argmax.default", dtype, [2, 0]) == [False, True]
+    assert equal("aten.argmin.default", dtype, [0, 3]) == [True, False]
 
 
-def test_of_floating_numbers_that_are_equal_in_eager_any_may_be_selected() -> None:
-    assert equal("aten.argmin.default", torch.float32, [2, 0]) == [True, True]
+def test_of_elements_that_a_kernel_may_round_otherwise_any_may_be_selected() -> None:
+    assert equal("aten.argmin.default", torch.float32, [2, 0], "aten.exp.default") == [True, True]
+    assert equal("aten.argmax.default", torch.float32, [0, 2], "aten.exp.default") == [True, True]

@@ -253,3 +253,23 @@ def test_zeros_of_another_sign_that_a_lost_value_is_computed_from(tmp_path: Path
     ]
     found = altered(tmp_path, graph(EXPORTED, before, ["angle"]), graph(MODEL, after, ["c"]), [0])
     assert (found.lost, found.lost_signs) == (("angle", "mul"), ("mul",))
+
+
+def test_numbers_in_another_order() -> None:
+    numbers = torch.arange(12.0).reshape(3, 4)
+    assert held(numbers).has_like(numbers.t())
+    assert held(numbers).has_in_order(numbers.reshape(4, 3))
+    assert not held(numbers).has_in_order(numbers.flip(0))
+
+
+def test_a_value_whose_numbers_are_there_in_another_order(tmp_path: Path) -> None:
+    """A pass leaves out a negation: what is left has the same numbers from the other end."""
+    before = [
+        ("flip", "aten.flip.default", ("%x", [0])),
+        ("sub", "aten.sub.Tensor", ("%x", "%flip")),
+        ("neg", "aten.neg.default", ("%sub",)),
+        ("mul", "aten.mul.Tensor", ("%neg", "%x")),
+    ]
+    after = [*before[:2], ("mul", "aten.mul.Tensor", ("%sub", "%x"))]
+    found = altered(tmp_path, graph(EXPORTED, before, ["mul"]), graph(MODEL, after, ["mul"]), [0])
+    assert (found.lost, found.lost_signs, found.lost_order) == (("mul", "neg"), (), ("neg",))

@@ -145,6 +145,20 @@ def test_of_a_lost_value_and_numbers_that_may_be_there_by_chance_neither_is_the_
     assert (finding.origin.operator if finding.origin else "") == origin
 
 
+@pytest.mark.parametrize(("line", "has_line"), [(LINE, True), (None, False)])
+def test_a_change_that_may_begin_in_two_operators_has_their_line_as_its_origin(
+    run: RunDir, line: ModelLine | None, has_line: bool
+) -> None:
+    outputs = (OutputError(index=0, dtype="float32", elements=6, different=6, relative=0.5, double=0.5),)
+    lost = (
+        LostOperator("mul", "aten.mul.Tensor", "mul", LINE),
+        LostOperator("conj", "conj", "conj", line, only_order=True),
+    )
+    comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=outputs, alteration=Alteration(0.5, lost=lost))
+    finding = wrong_value_finding.finding_of(comparison)
+    assert finding.origin == (Place(frame=LINE) if has_line else None)
+
+
 def test_what_was_not_compared_with_the_program_is_said(run: RunDir) -> None:
     comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), states_failure="it draws random numbers")
     finding = wrong_value_finding.finding_of(comparison)

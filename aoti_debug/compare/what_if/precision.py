@@ -154,6 +154,18 @@ class RoundedModel:
         return min(within, key=lambda trial: len(trial.kept), default=None)
 
     @property
+    def kept_beside(self) -> tuple[str, ...]:
+        """Modules without a row of their own that launches of kept ones compute as well: they were not rounded."""
+        own, kept = {*self.untouched, *(part.part.name for part in self.parts)}, self.proposal
+        names = () if kept is None else (item.part for item in self.parts if item.part.name in kept.kept)
+        return tuple(dict.fromkeys(name for part in names for name in part.also if name not in own))
+
+    @property
+    def is_refuted(self) -> bool:
+        """True if a build with casts changes the outputs by more than is allowed."""
+        return self.built is not None and not self.built.failure and self.built.error > self.tolerance
+
+    @property
     def is_fine(self) -> bool:
         """True if all parts may be rounded, and a build with casts, if there is one, says so too."""
         proposal, built = self.proposal, self.built
@@ -242,7 +254,7 @@ class _Rounding:
         proposal = found.proposal
         if not self._options.builds or proposal is None:
             return found
-        built = self._built_with_casts(session, before, proposal.kept, parts)
+        built = self._built_with_casts(session, before, (*proposal.kept, *found.kept_beside))
         return replace(found, built=built, runs=session.runs + 1)
 
     def _baseline(self) -> tuple[ReplaySession, SubstitutedRun]:
@@ -273,20 +285,13 @@ class _Rounding:
         has_inputs = options.inputs is not None or options.random_inputs is not None
         return instrumented(options.model, building, self._steps, has_inputs=has_inputs)
 
-    def _built_with_casts(
-        self, session: ReplaySession, before: SubstitutedRun, kept: Sequence[str], parts: Sequence[ModelPart]
-    ) -> BuiltProposal:
-        """The program with casts in the modules that are not kept.
-
-        A module whose only launches count for a kept one is kept as well: it was not rounded.
-        """
+    def _built_with_casts(self, session: ReplaySession, before: SubstitutedRun, kept: Sequence[str]) -> BuiltProposal:
+        """The program with casts in the modules that are not kept."""
         options, code = self._options, self._options.user_code
-        own = {part.name for part in parts}
-        beside = [name for part in parts if part.name in kept for name in part.also if name not in own]
         request = CastRequest(
             program=str(options.model),
             to=self._target.name,
-            kept=(*kept, *beside),
+            kept=tuple(kept),
             depth=options.depth,
             output=str(self._folder / f"{self._target.name}.pt2"),
             imports=code.imports,

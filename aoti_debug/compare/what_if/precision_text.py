@@ -8,7 +8,7 @@ from typing import Any
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.terminal_cells import Cell, Column
 from aoti_debug.compare.measure.output_errors import decibels
-from aoti_debug.compare.modules import fused_note
+from aoti_debug.compare.modules import PartedBy, fused_note
 from aoti_debug.compare.text import short
 from aoti_debug.compare.what_if.cast_program import BuiltProposal
 from aoti_debug.compare.what_if.precision import RoundedModel, RoundedPart, RoundedParts
@@ -142,17 +142,24 @@ def _proposed(found: RoundedModel) -> list[str]:
             f"the outputs by at most {limit}",
         ]
     changes = f"changes the outputs by {error_text(proposal.error)}, at most {limit}"
-    verified = (
+    verified = [
         f"  verified by rounding in the package, all of it at once; {wording.pluralize(found.runs, 'run')} in all"
-    )
+    ]
+    if found.built is None or found.built.failure:
+        asked = "" if found.by is PartedBy.LAUNCH else "; of an exported program, --build casts each operator"
+        verified.append(f"  inside of kernels nothing was rounded{asked}")
+    first = f"NOT CONFIRMED for {target}: " if found.is_refuted else f"MAY BE {target}: "
     if not proposal.kept:
-        return [f"MAY BE {target}: rounding all {wording.pluralize(count, noun)} at once {changes}", verified]
+        return [f"{first}rounding all {wording.pluralize(count, noun)} at once {changes}", *verified]
     names = wording.join_truncated(proposal.kept, _MAX_NAMED)
     rest = wording.pluralize(count - len(proposal.kept), noun)
+    beside = wording.join_truncated(found.kept_beside, _MAX_NAMED)
+    keep = "NOT CONFIRMED: keep" if found.is_refuted else "KEEP"
     return [
-        f"KEEP {len(proposal.kept)} of {wording.pluralize(count, noun)} as they are: {names}",
+        f"{keep} {len(proposal.kept)} of {wording.pluralize(count, noun)} as they are: {names}",
+        *([f"  with them, which the same launches compute: {beside}"] if beside else []),
         f"  rounding the other {rest} to {target} {changes}; all at once: {error_text(found.whole.error)}",
-        verified,
+        *verified,
     ]
 
 
@@ -188,6 +195,7 @@ def precision_document(found: RoundedModel) -> dict[str, Any]:
         "untouched": list(found.untouched),
         "all": _trial_document(found.whole),
         "proposal": None if proposal is None else _trial_document(proposal),
+        "kept_beside": list(found.kept_beside),
         "trials": [{"kept": len(trial.kept), "error": json_number(trial.error)} for trial in found.trials],
         "built": None if found.built is None else _built_document(found.built),
         "noise": json_number(found.noise),

@@ -111,7 +111,11 @@ def test_a_build_that_does_not_confirm_the_proposal(tmp_path: Path) -> None:
     assert lines[-2:] == ["  note     not cast: aten.topk.default: not implemented", "  program  float16.pt2"]
     worse = replace(every, built=replace(built, effects=(effect(0.5),)))
     assert not worse.is_fine
-    assert "0.5, MORE than 0.01: the proposal is not confirmed" in "\n".join(precision_lines(worse, 200))
+    refuted = precision_lines(worse, 200)
+    assert "0.5, MORE than 0.01: the proposal is not confirmed" in "\n".join(refuted)
+    assert any(line.startswith("NOT CONFIRMED for float16: rounding all 3 modules at once") for line in refuted)
+    assert any(line.startswith("MAY BE float16: ") for line in lines)
+    assert not any("inside of kernels" in line for line in (*lines, *refuted))
     failed = replace(every, built=replace(built, effects=(), failure="no compiler", exit_code=4))
     assert not failed.is_fine
     assert [each.exit_code for each in (confirmed, worse, found, failed)] == [0, 1, 1, 4]
@@ -149,8 +153,9 @@ def test_the_proposal_keeps_as_few_parts_as_suffice(tmp_path: Path) -> None:
     assert problems(precision_document(found), SCHEMA) == []
     assert found.proposal is found.trials[2]
     lines = precision_lines(found, 120)
-    assert lines[-3].startswith("KEEP 2 of 3 modules as they are: language_model.layers.0.self_attn.softmax, ")
-    assert "all at once: NaN/Inf" in lines[-2]
+    assert lines[-4].startswith("KEEP 2 of 3 modules as they are: language_model.layers.0.self_attn.softmax, ")
+    assert "all at once: NaN/Inf" in lines[-3]
+    assert lines[-1] == "  inside of kernels nothing was rounded; of an exported program, --build casts each operator"
     assert not any("from one run to the next" in line for line in lines)
     noisy = precision_lines(replace(found, noise=0.25), 200)
     assert (
@@ -162,4 +167,16 @@ def test_the_proposal_keeps_as_few_parts_as_suffice(tmp_path: Path) -> None:
     assert precision_document(none)["proposal"] is None
     assert precision_lines(none, 120)[-1].startswith("KEEP all 3 modules as they are: ")
     every = replace(found, trials=(replace(found.whole, effects=(effect(0.001),)),))
-    assert precision_lines(every, 120)[-2].startswith("MAY BE float16: rounding all 3 modules at once changes ")
+    assert precision_lines(every, 120)[-3].startswith("MAY BE float16: rounding all 3 modules at once changes ")
+
+
+def test_modules_that_a_kept_launch_computes_as_well_are_kept_with_it(tmp_path: Path) -> None:
+    found = rounded_model(chain(tmp_path, ("aten.add.Tensor",) * 3))
+    first, *others = found.parts
+    also = ("language_model.scale", "language_model.head", "language_model.positions")
+    fused = replace(found, parts=(replace(first, part=replace(first.part, also=also)), *others))
+    assert fused.kept_beside == ("language_model.scale",)
+    assert "  with them, which the same launches compute: language_model.scale" in precision_lines(fused, 120)
+    assert precision_document(fused)["kept_beside"] == ["language_model.scale"]
+    assert found.kept_beside == ()
+    assert not any("with them" in line for line in precision_lines(found, 120))

@@ -230,6 +230,12 @@ def is_integer(name: str) -> bool:
     return dtype is not None and dtype.category is Category.INTEGER
 
 
+def has_fractions(name: str) -> bool:
+    """True for a floating or complex dtype."""
+    dtype = of_name(name)
+    return dtype is not None and dtype.category in (Category.FLOATING, Category.COMPLEX)
+
+
 def device_name(device_type: int, index: int) -> str:
     """The device in torch's notation: "cpu", "cuda:0"."""
     name = DEVICE_TYPES[device_type] if 0 <= device_type < len(DEVICE_TYPES) else f"device{device_type}"

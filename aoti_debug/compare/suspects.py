@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 
 from aoti_debug.base import dtypes, wording
-from aoti_debug.base.dtypes import Category
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
 from aoti_debug.compare.protocol.measurement import (
@@ -180,7 +179,7 @@ def suspects_of(
         return ()
     inside = set(region.nodes)
     wrong = {o.argument for o in result.outputs if verdict_on_output(o) is LaunchVerdict.WRONG}
-    right = {o.argument for o in result.outputs if _is_floating(o.dtype)} - wrong
+    right = {o.argument for o in result.outputs if dtypes.has_fractions(o.dtype)} - wrong
 
     def ancestors(arguments: set[str]) -> set[str]:
         pending = [
@@ -219,8 +218,3 @@ def suspects_of(
         for node in nodes
         if node.kind is NodeKind.CALL and not node.is_member
     )
-
-
-def _is_floating(name: str) -> bool:
-    dtype = dtypes.of_name(name)
-    return dtype is not None and dtype.category in (Category.FLOATING, Category.COMPLEX)

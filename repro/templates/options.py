@@ -81,12 +81,8 @@ class Options:
         return words + [word for module in self.imports for word in ("--import", module)]
 
 
-def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
-    """Parses the command line.
-
-    Raises:
-        SystemExit: the command line is wrong (code 2), or asks for help.
-    """
+def _parser(job: Job) -> argparse.ArgumentParser:
+    """The options that the repro of a launch has."""
     parser = argparse.ArgumentParser(
         description=f"Replays {job.title} alone and compares it with what was recorded.",
         epilog="exit codes: 0 as recorded; 10 differs; 11 a fault; 12 the recorded fault was not reproduced; "
@@ -152,6 +148,16 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--evidence", type=Path, metavar="FILE", help="write the findings as JSON")
     parser.add_argument("--report", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
+    return parser
+
+
+def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
+    """Parses the command line.
+
+    Raises:
+        SystemExit: the command line is wrong (code 2), or asks for help.
+    """
+    parser, kernel = _parser(job), job.kernel
     parsed = parser.parse_args(arguments)
     backend, programs = getattr(parsed, "backend", ""), tuple(getattr(parsed, "programs", ()))
     if programs and kernel is not None and kernel.part(backend) != "any" and not parsed.debugger:

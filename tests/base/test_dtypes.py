@@ -93,3 +93,11 @@ def test_a_dtype_of_a_newer_torch() -> None:
     assert dtypes.of_scalar_type(99) is dtypes.of_scalar_type(-1) is dtypes.of_name("dtype99") is None
     assert dtypes.item_bytes("dtype99") == 0
     assert not dtypes.is_integer("dtype99")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("float8_e5m2", True), ("complex64", True), ("int8", False), ("bool", False), ("none", False)],
+)
+def test_dtypes_with_fractions(name: str, expected: bool) -> None:
+    assert dtypes.has_fractions(name) is expected

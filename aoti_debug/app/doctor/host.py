@@ -125,7 +125,7 @@ def torch() -> Iterator[MachineCheck]:
         return
     build = torch_cuda()
     text = f"{installed.version}, built for {f'CUDA {build}' if build else 'the CPU'}"
-    if _numbers(installed.version) > _numbers(NEWEST_TORCH):
+    if compilers.major_minor(installed.version) > compilers.major_minor(NEWEST_TORCH):
         todo = f"tested versions are {compilers.OLDEST_TORCH} to {NEWEST_TORCH}: a launch may go unrecognised"
         yield warning("torch", text, todo)
     else:
@@ -152,7 +152,7 @@ def triton() -> Iterator[MachineCheck]:
         yield missing("triton", "not installed", f"{use}: pip install triton{f'=={pinned}' if pinned else ''}")
         return
     pinned = _pinned_triton()
-    if pinned and _numbers(pinned) != _numbers(version):
+    if pinned and compilers.major_minor(pinned) != compilers.major_minor(version):
         todo = f"Inductor's code is for {pinned}: pip install triton=={pinned}"
         yield warning("triton", f"{version}, and this torch wants {pinned}", todo)
     else:
@@ -222,10 +222,6 @@ def _directory(name: str, path: Path, todo: str) -> MachineCheck:
         return missing_required(name, f"{path} cannot be written: {error.strerror}", todo)
     text = f"{path}: {_size(free)} free"
     return ok(name, text) if free >= FREE_BYTES else warning(name, text, f"make room; {todo}")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:2])
 
 
 def _size(count: int) -> str:

@@ -214,7 +214,7 @@ def read_torch(directory: Path) -> Torch:
     text = version_file.read_text()
     match = re.search(r"__version__ = ['\"]([^'\"]+)['\"]", text)
     version = match.group(1) if match else "unknown"
-    if _major_minor(version) < _major_minor(OLDEST_TORCH):
+    if major_minor(version) < major_minor(OLDEST_TORCH):
         raise ToolchainError(
             f"torch {version} is too old: it cannot write a package's C++ sources with their provenance",
             hint=f"install torch {OLDEST_TORCH} or newer",
@@ -224,7 +224,8 @@ def read_torch(directory: Path) -> Torch:
     return Torch(version, directory, fingerprint, has_cuda)
 
 
-def _major_minor(version: str) -> tuple[int, ...]:
+def major_minor(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version: (2, 13) of "2.13.0+cpu"."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:2])
 
 

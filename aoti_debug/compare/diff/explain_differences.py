@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import dtypes, wording
-from aoti_debug.base.dtypes import Category
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
@@ -229,8 +228,7 @@ def _beyond_both_errors(item: LaunchDifference) -> str:
 
 def _is_discrete(tensor: TensorDifference) -> bool:
     layout = tensor.pair.b.argument.layout
-    dtype = None if layout is None else dtypes.of_name(layout.dtype)
-    return dtype is not None and dtype.category not in (Category.FLOATING, Category.COMPLEX)
+    return layout is not None and dtypes.of_name(layout.dtype) is not None and not dtypes.has_fractions(layout.dtype)
 
 
 def _reads_other(item: LaunchDifference, sides: tuple[_Side, _Side], given: set[str]) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes, wording
-from aoti_debug.base.dtypes import Category
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
 from aoti_debug.package.pt2 import load_program
@@ -166,9 +165,3 @@ def converted(value: Any, arithmetic: Arithmetic) -> Any:
     if isinstance(value, list | tuple):
         return [converted(item, arithmetic) for item in value]
     return value
-
-
-def is_floating(dtype: str) -> bool:
-    """True for a floating or complex dtype."""
-    info = dtypes.of_name(dtype)
-    return info is not None and info.category in (Category.FLOATING, Category.COMPLEX)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate.arguments import is_floating
 from aoti_debug.compare.evaluate.arithmetic import LARGE, Narrow, unit
 from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.package.reference.program import Node, operator_name
@@ -109,7 +108,7 @@ def moved(value: Any, generator: torch.Generator, units: float) -> Any:
     """
     import torch
 
-    if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     upwards = torch.empty(value.shape, dtype=torch.bool)
     for part in upwards.view(-1).split(_PART):  # the generator makes integers of 64 bits

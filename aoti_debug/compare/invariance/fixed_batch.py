@@ -332,12 +332,12 @@ def fixed_document(found: FixedBatch) -> dict[str, Any]:
         "verdict": found.verdict,
         "axis": found.axis,
         "sizes": list(found.sizes),
-        "runs": [{"run": str(found.first.run.path), **_place(found.first), "changed": None}]
-        + [{"run": str(one.run.run.path), **_place(one.run), "changed": one.changed} for one in found.runs],
+        "runs": [{"run": str(found.first.run.path), **found.first.place, "changed": None}]
+        + [{"run": str(one.run.run.path), **one.run.place, "changed": one.changed} for one in found.runs],
         "outputs": [
             {
                 "output": one.index,
-                **_place(one.run.run),
+                **one.run.run.place,
                 "changed": one.run.changed,
                 "different": 0 if one.difference is None else one.difference.different,
                 "unknown": one.unknown or None,
@@ -345,8 +345,3 @@ def fixed_document(found: FixedBatch) -> dict[str, Any]:
             for one in found.outputs
         ],
     }
-
-
-def _place(run: SampleRun) -> dict[str, Any]:
-    where = run.surroundings
-    return {"size": where.size, "place": where.place, "others": where.others.value}

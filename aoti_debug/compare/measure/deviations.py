@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.compare.measure.differences import group_of, largest_in, largest_of
 from aoti_debug.compare.measure.output_errors import is_low_precision
-from aoti_debug.compare.measure.ulp import finite, relative_difference
+from aoti_debug.compare.measure.ulp import finite, real, relative_difference
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ def is_suspicious(actual: torch.Tensor, eager: torch.Tensor, coarsest: str) -> b
     """
     import torch
 
-    if torch.equal(_real(actual), _real(eager)):
+    if torch.equal(real(actual), real(eager)):
         return False
     if is_low_precision(coarsest) or not (actual.dtype.is_floating_point or actual.dtype.is_complex):
         return True
@@ -86,14 +86,8 @@ def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """A tensor in float64, flat, a part at a time; of complex numbers the real and imaginary parts."""
     import torch
 
-    for part in _real(tensor).reshape(-1).split(_PART):
+    for part in real(tensor).reshape(-1).split(_PART):
         yield part.to(torch.float64)
-
-
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _has_outlier(actual: torch.Tensor, eager: torch.Tensor) -> bool:

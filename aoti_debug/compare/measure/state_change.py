@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aoti_debug.compare.measure.ulp import real
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def state_change(
     name: str, call: int, launch: str, before: torch.Tensor, after: torch.Tensor, expected: torch.Tensor
 ) -> StateChange:
     """Compares a state with what it should be after a call."""
-    old, new, right = (_real(tensor).double().reshape(-1) for tensor in (before, after, expected))
+    old, new, right = (real(tensor).double().reshape(-1) for tensor in (before, after, expected))
     misplaced = int((~_alike(new, right)).sum())
     change = _size(right - old)
     difference = _size(new - right)
@@ -52,7 +53,7 @@ def begin_difference(name: str, actual: torch.Tensor | None, right: torch.Tensor
     """
     if actual is None:
         return StateChange(name=name, call=0, launch="", advance=Advance.OTHER_BEGIN)
-    new, old = (_real(tensor).double().reshape(-1) for tensor in (actual, right))
+    new, old = (real(tensor).double().reshape(-1) for tensor in (actual, right))
     return StateChange(
         name=name,
         call=0,
@@ -80,7 +81,7 @@ def judged_by_double(change: StateChange, after: torch.Tensor, eager: torch.Tens
         eager: after that of the program in its own dtypes.
         exact: after that of the program in float64.
     """
-    new, old, right = (_real(value).double().reshape(-1) for value in (after, eager, exact))
+    new, old, right = (real(value).double().reshape(-1) for value in (after, eager, exact))
     run_error, eager_error = (_size(value - right) for value in (new, old))
     misplaced = int((~(_alike(new, old) | _alike(new, right) | _overflows(new, right, after.dtype))).sum())
     is_explained = not misplaced and run_error <= max(_MULTIPLE * eager_error, _resolution(after, right))
@@ -97,7 +98,7 @@ def judged_by_noise(
     Args:
         noisy: the state after the call in evaluations in float64 with noise of NOISE_UNITS.
     """
-    new, right, *others = (_real(value).double().reshape(-1) for value in (after, exact, *noisy))
+    new, right, *others = (real(value).double().reshape(-1) for value in (after, exact, *noisy))
     if after.dtype.is_floating_point or after.dtype.is_complex:
         moved = max((_size(other - right) for other in others), default=0.0)
         is_explained = not change.misplaced and _size(new - right) <= _NOISE_MULTIPLE * moved
@@ -138,9 +139,3 @@ def _size(values: torch.Tensor) -> float:
     """The largest of the values that are finite; 0 without any."""
     finite = values[values.isfinite()]
     return float(finite.abs().amax()) if finite.numel() else 0.0
-
-
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

@@ -37,15 +37,20 @@ def difference_and_size(actual: torch.Tensor, expected: torch.Tensor) -> tuple[f
     """
     import torch
 
-    if actual.is_complex():
-        actual, expected = torch.view_as_real(actual.resolve_conj()), torch.view_as_real(expected.resolve_conj())
     difference = size = 0.0
-    for first, second in zip(_parts(actual), _parts(expected), strict=True):
+    for first, second in zip(_parts(real(actual)), _parts(real(expected)), strict=True):
         wide = second.to(torch.float64)
         difference += float(finite(first.to(torch.float64) - wide).square().sum())
         size += float(finite(wide).square().sum())
-    count = max(actual.numel(), 1)
+    count = max(real(actual).numel(), 1)
     return min(math.sqrt(difference / count), LARGEST), min(math.sqrt(size / count), LARGEST)
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of real numbers; of complex ones, with a last dimension of 2 for their real and imaginary parts."""
+    import torch
+
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

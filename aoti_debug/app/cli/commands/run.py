@@ -37,11 +37,12 @@ from aoti_debug.compare.diff.document import repeat_document
 from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
+from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
-from aoti_debug.runs.run.options import Shown
+from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir import watch_condition
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -208,13 +209,7 @@ def command(
             asked = thread_options.asked(chosen, threads, runners, jitter, update_weights=update_weights)
             called = call_from_threads(asked, live)
             result = called.result
-    package_manifest = result.run.manifest
-    print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
-    print_lines(
-        unmatched_watch_warning(package_manifest, watch_condition.unmatched(chosen.watch, package_manifest)), err=True
-    )
-    print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
-    print_lines(terminal_cells.wrapped(missing_source_note(package_manifest), width(err=True)), err=True)
+    print_lines(_warnings(result.run.manifest, chosen), err=True)
     outcome = RunOutcome(result, repeat=repeat, on_hit=chosen.on_hit, called=called)
     if as_json:
         print_json(outcome.document())
@@ -227,6 +222,16 @@ def command(
         phases = [start, *(TimedPhase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
     context.exit(outcome.exit_code)
+
+
+def _warnings(manifest: Manifest, chosen: RunOptions) -> list[str]:
+    """Names in options that match nothing in the package, and the note on a package without source."""
+    return [
+        *unmatched_warning(site_filter.unmatched(manifest, chosen.site_filter)),
+        *unmatched_watch_warning(manifest, watch_condition.unmatched(chosen.watch, manifest)),
+        *uncalled_inspector_warning(manifest, chosen.tag, chosen.ranks if chosen.inspector else ""),
+        *terminal_cells.wrapped(missing_source_note(manifest), width(err=True)),
+    ]
 
 
 class RunOutcome:

@@ -8,6 +8,7 @@ import shlex
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.ranks import ranks_run
-from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
+from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
@@ -158,13 +159,9 @@ def command(
     script = script_arguments.of(context, str(model), is_module=is_module)
     ranks = None if script is not None or model.is_file() else run_directory.find_ranks(model)
     if ranks is not None:
-        analysis = _analyse_ranks(context, ranks)
-        finding, page = ranks_finding(analysis), write_ranks_pages(analysis)
-        if as_json:
-            print_json(findings.to_json(finding))
-        else:
-            pages = f"{wording.short_path(page)}, with a page of each rank"
-            print_lines(lines_of(with_relative_paths(finding), width(), pages))
+        finding, page = _of_ranks(context, ranks)
+        pages = f"{wording.short_path(page)}, with a page of each rank"
+        _print_finding(finding, [] if as_json else lines_of(with_relative_paths(finding), width(), pages))
         if opens:
             open_page(page)
         context.exit(finding.kind.exit_code)
@@ -210,25 +207,32 @@ def command(
         began = time.monotonic()
         written, unwritten = _written(finished)
         report_seconds = time.monotonic() - began
-    if as_json:
-        print_json(findings.to_json(finished.finding))
-    else:
-        shown = "" if written is None else wording.short_path(written)
-        print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), shown)])
+    shown = "" if written is None else wording.short_path(written)
+    lines = [] if as_json else ["", *lines_of(with_relative_paths(finished.finding), width(), shown)]
+    _print_finding(finished.finding, lines)
     if unwritten is not None:
         raise unwritten
     if opens and written is not None:
         open_page(written)
     if timings:
-        record = finished.record
-        phases = [
-            start,
-            *(TimedPhase(step.name, step.seconds, step.timings, step.began) for step in record.steps),
-            *(TimedPhase(name, seconds) for name, seconds in record.between.items()),
-            TimedPhase(_REPORT, report_seconds),
-        ]
+        phases = [start, *_phases(finished), TimedPhase(_REPORT, report_seconds)]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(finished.finding.kind.exit_code)
+
+
+def _print_finding(finding: Finding, lines: Sequence[str]) -> None:
+    """Prints a finding as these lines, or as JSON if there are none."""
+    if lines:
+        print_lines(lines)
+    else:
+        print_json(findings.to_json(finding))
+
+
+def _phases(finished: TriageDir) -> Iterator[TimedPhase]:
+    for step in finished.record.steps:
+        yield TimedPhase(step.name, step.seconds, step.timings, step.began)
+    for name, seconds in finished.record.between.items():
+        yield TimedPhase(name, seconds)
 
 
 def _written(finished: TriageDir) -> tuple[Path | None, UsageError | None]:
@@ -266,8 +270,8 @@ def _prepare(model: Path) -> None:
         prepare(package.manifest().kernels if package.kind is ArtifactKind.INSTRUMENTED else ())
 
 
-def _analyse_ranks(context: click.Context, path: Path) -> RanksAnalysis:
-    """Reads a run of ranks, which no option that needs a model may be given with.
+def _of_ranks(context: click.Context, path: Path) -> tuple[Finding, Path]:
+    """The finding of a run of ranks, which no option that needs a model may be given with, and its page.
 
     Raises:
         UsageError: such an option was given.
@@ -276,7 +280,8 @@ def _analyse_ranks(context: click.Context, path: Path) -> RanksAnalysis:
     for name, option in options.given(context).items():
         if name not in _OF_RANKS:
             raise UsageError(f"{option} needs a model; {path} is a run of ranks", hint=f"leave out {option}")
-    return analyse(ranks_run.open_ranks(path))
+    analysis = analyse(ranks_run.open_ranks(path))
+    return ranks_finding(analysis), write_ranks_pages(analysis)
 
 
 def with_relative_paths(finding: Finding) -> Finding:

@@ -25,6 +25,7 @@ class DiffCause(str, Enum):
     TIES = "ties"  # integers or booleans that rounding, or the order of equal elements, decides
     ILL_CONDITIONED = "ill-conditioned"  # both are within it, because a change of the inputs by one ULP changes a lot
     CONSEQUENCE = "consequence"  # they read what differs, and each is within what rounding explains from that
+    PROGRAM = "another program"  # from the same inputs, they differ by more than the errors of both sides together
     WRONG = "wrong"  # a side is farther from float64 than rounding explains
     UNKNOWN = "not known"
 
@@ -60,7 +61,7 @@ class DiffExplanation:
     @property
     def is_explained(self) -> bool:
         """True if no more than rounding is needed for the difference, or differences that were there before."""
-        return self.cause not in (DiffCause.WRONG, DiffCause.UNKNOWN)
+        return self.cause not in (DiffCause.PROGRAM, DiffCause.WRONG, DiffCause.UNKNOWN)
 
 
 @dataclass(frozen=True)

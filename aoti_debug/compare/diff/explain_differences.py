@@ -192,8 +192,8 @@ def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Kno
             reason = "it read different inputs, and the two programs compute it in other ways"
             return DiffExplanation(DiffCause.UNKNOWN, reason=reason)
         return DiffExplanation(DiffCause.CONSEQUENCE, reason=unread)
-    if not known.is_same_expression and (reason := _beyond_both_errors(item)):
-        return DiffExplanation(DiffCause.UNKNOWN, reason=f"the two programs compute it in other ways, and {reason}")
+    if not known.is_same_expression and (found := _beyond_both_errors(item)):
+        return found
     if a.is_ill_conditioned or b.is_ill_conditioned:
         return DiffExplanation(DiffCause.ILL_CONDITIONED, reason=unread)
     return DiffExplanation(
@@ -207,23 +207,29 @@ def _of_sides(sides: list[tuple[str, str]]) -> str:
     return "; ".join(f"in {name} {text}" for name, text in sides) if len(texts) > 1 else texts.pop()
 
 
-def _beyond_both_errors(item: LaunchDifference) -> str:
-    """A tensor that differs by more than the errors of both sides together; "" if none does."""
+def _beyond_both_errors(item: LaunchDifference) -> DiffExplanation | None:
+    """The explanation of a launch that differs by more than the errors of both sides together; None of another one."""
+    other_ways = "the two programs compute it in other ways, and "
     for tensor in item.tensors:
         first, second = tensor.errors
         largest = None if tensor.elements is None else tensor.elements.max_absolute
         if first is None or second is None or largest is None or _is_discrete(tensor):
-            return f"how far {tensor.name} is from float64 is not known"
+            reason = f"{other_ways}how far {tensor.name} is from float64 is not known"
+            return DiffExplanation(DiffCause.UNKNOWN, reason=reason)
         elements, layout = tensor.elements, tensor.pair.b.argument.layout
         if elements is not None and elements.nan_in and layout is not None:
             place = ", ".join(map(str, unravel(elements.worst, layout.shape)))
-            return f"of {tensor.name}, {nan_text(elements, place)}"
+            reason = f"{other_ways}of {tensor.name}, {nan_text(elements, place)}"
+            return DiffExplanation(DiffCause.UNKNOWN, reason=reason)
         if not largest <= (first.absolute + second.absolute) * _SLACK:
             errors = [wording.number(side.absolute) for side in (first, second)]
-            return (
+            reason = (
                 f"{tensor.name} differs by {wording.number(largest)}, where the errors are {errors[0]} and {errors[1]}"
             )
-    return ""
+            if item.outcome is PairRelation.PARTS:
+                return DiffExplanation(DiffCause.PROGRAM, reason=reason)
+            return DiffExplanation(DiffCause.UNKNOWN, reason=other_ways + reason)
+    return None
 
 
 def _is_discrete(tensor: TensorDifference) -> bool:

@@ -44,6 +44,7 @@ CAUSES = {
     DiffCause.TIES: "ties, maybe: elements that are equal, or that rounding decides",
     DiffCause.ILL_CONDITIONED: "rounding suffices: both are within what it explains, much as that is (ill-conditioned)",
     DiffCause.CONSEQUENCE: "a consequence, maybe: each is within what rounding explains from what it read",
+    DiffCause.PROGRAM: "the two programs compute other values, and rounding does not explain it",
     DiffCause.WRONG: "wrong: rounding does not explain it",
     DiffCause.UNKNOWN: "not known",
 }
@@ -341,6 +342,9 @@ def _rounding(diff: Diff) -> str:
     wrong = [item.launch.id for item in diff.unexplained if item.explanation and item.explanation.wrong]
     if wrong:
         return f"; rounding does not explain {wording.join_truncated(wrong, 4)}"
+    first = None if diff.first is None else diff.first.explanation
+    if first is not None and first.cause is DiffCause.PROGRAM:
+        return ": the two programs compute other values there"
     return "; rounding suffices to explain it" if diff.is_rounding and not diff.unpaired_outputs else ""
 
 
@@ -357,8 +361,7 @@ def explanation_lines(diff: Diff, most: int = MAX_LISTED, shown: Set[str] = froz
             else []
         )
     unexplained = diff.unexplained
-    explained = len(diff.launches) - len(unexplained)
-    lines = [f"rounding suffices to explain {explained} of {wording.pluralize(len(diff.launches), 'difference')}"]
+    lines = [_explained_text(diff)]
     for item in unexplained[:most]:
         assert item.explanation is not None
         why = "see above" if item.launch.id in shown else explanation_text(item.explanation)
@@ -368,6 +371,15 @@ def explanation_lines(diff: Diff, most: int = MAX_LISTED, shown: Set[str] = froz
         where = f"{alone.launch.id} {alone.launch.kernel} in {alone.side}"
         lines.append(f"NOT EXPLAINED {where}, without a counterpart, is wrong: {alone.reason}")
     return lines
+
+
+def _explained_text(diff: Diff) -> str:
+    """The number of differences that rounding explains; consequences of other ones are not among them."""
+    causes = [item.explanation.cause for item in diff.launches if item.explanation is not None]
+    following = 0 if diff.is_rounding else causes.count(DiffCause.CONSEQUENCE)
+    explained = len(diff.launches) - len(diff.unexplained) - following
+    text = f"rounding suffices to explain {explained} of {wording.pluralize(len(diff.launches), 'difference')}"
+    return f"{text}; {following} may be {'a consequence' if following == 1 else 'consequences'}" if following else text
 
 
 def _more(total: int, most: int) -> list[str]:

@@ -112,12 +112,13 @@ def test_another_program_is_not_rounding(tmp_path: Path) -> None:
     found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, altered=2))
     first = found.launches[0].explanation
     assert first is not None
-    assert first.cause is DiffCause.UNKNOWN
-    assert first.reason == (
-        "the two programs compute it in other ways, and buf2 differs by 1, where the errors are 0 and 0"
-    )
+    assert first.cause is DiffCause.PROGRAM
+    assert first.reason == "buf2 differs by 1, where the errors are 0 and 0"
     assert causes(found)[1:] == [(f"0.{at}", DiffCause.CONSEQUENCE) for at in (3, 4, 5)]
     assert found.is_rounding is False
+    lines = diff_lines(found)
+    assert "rounding suffices to explain 0 of 4 differences; 3 may be consequences" in lines
+    assert lines[-1] == "DIFFERENT from 0.2 cpp_fused_add_2 on: the two programs compute other values there"
 
 
 def test_another_program_behind_other_inputs(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_the_document_and_the_page(tmp_path: Path) -> None:
     assert data["differences"][0]["tensors"][0]["errors"]["b"]["absolute"] == 0
     page = diff_page(found)
     assert "<dt>cause</dt><dd>a is wrong: 0.0 cpp_fused_add_0 before it: 4 of 4 elements of buf0</dd>" in page
-    assert "rounding suffices to explain 1 of 2 differences" in page
+    assert "rounding suffices to explain 0 of 2 differences; 1 may be a consequence" in page
 
 
 def test_without_the_reference(tmp_path: Path) -> None:

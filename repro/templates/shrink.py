@@ -1,4 +1,4 @@
-"""Searches for the smallest part of something for which a test holds. The test costs a process: few questions."""
+"""Searches for the smallest part of something for which a test holds, with few tests: each takes a process."""
 
 from __future__ import annotations
 

@@ -72,6 +72,6 @@ class PassedThrough(Observer):
     """Writes the script's stderr to that of this process."""
 
     def output(self, stream: str, data: bytes) -> None:
-        """Writes a piece of it."""
+        """Writes a piece of what the script wrote to stderr."""
         sys.stderr.buffer.write(data)
         sys.stderr.buffer.flush()

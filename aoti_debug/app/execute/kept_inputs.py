@@ -79,7 +79,7 @@ class ReplacedPackages(Protocol):
 
 
 class KeptEnd(IntEnum):
-    """The end of a call."""
+    """The state of a call: it has not ended, has returned, or has raised an exception."""
 
     OPEN = 0
     RETURNED = 1
@@ -144,7 +144,7 @@ class KeptCall:
 
 
 def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCall]:
-    """The calls of a model that were kept, the one with results that were not finite at the end.
+    """The calls of a model that were kept; the one whose results were not finite comes last.
 
     Args:
         package: the stem of the instrumented package's file.
@@ -382,7 +382,7 @@ def _aligned(position: int) -> int:
 
 
 def _is_captured() -> bool:
-    """True in the capture of a CUDA graph, and on a device that has failed: the call says so to the script."""
+    """True while a CUDA graph is captured, and on a device that has failed, which the call itself tells the script."""
     import torch
 
     try:
@@ -392,7 +392,7 @@ def _is_captured() -> bool:
 
 
 def _are_finite(results: Any) -> bool:
-    """False if a result holds NaN or an infinity. A device that has failed says so to the script, not here."""
+    """False if a result holds NaN or an infinity; True where that cannot be asked, as of a device that has failed."""
     floating = (result for result in results if result.is_floating_point() or result.is_complex())
     try:
         return all(bool(result.detach().isfinite().all()) for result in floating)

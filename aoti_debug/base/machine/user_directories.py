@@ -25,12 +25,12 @@ _NEWEST_LEFTOVER = 60.0  # seconds; a younger one may be about to be locked
 
 
 def cache() -> str:
-    """The path for what can be made again."""
+    """The directory for what can be made again: the cache."""
     return os.path.join(_base("XDG_CACHE_HOME", "~/.cache"), _NAME)
 
 
 def state() -> str:
-    """The path for what is remembered between starts."""
+    """The directory for what has to last from start to start: hashes of what this user made."""
     return os.path.join(_base("XDG_STATE_HOME", "~/.local/state"), _NAME)
 
 
@@ -88,7 +88,7 @@ def make_private_temporary(name: str) -> Path:
 
 
 def _make_closed(path: Path) -> bool:
-    """Makes one for this user alone; False for one that was ever open to others, and where none can be made."""
+    """Makes a directory for this user alone; False for one that was ever open to others, or that cannot be made."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:

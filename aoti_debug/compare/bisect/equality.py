@@ -148,7 +148,7 @@ def of_first_set(hashes: str) -> str:
 
 
 def numbered(found: Equality, number: int) -> Equality:
-    """The parts that are not equal with a further set of inputs, said of that set."""
+    """The parts, each with the number of the set of inputs with which it is not equal."""
     launches = tuple(replace(launch, launch=f"{launch.launch} of inputs {number}") for launch in found.launches)
     return replace(found, launches=launches, outputs=tuple(f"{text} (inputs {number})" for text in found.outputs))
 

@@ -378,12 +378,12 @@ class DelaySearch:
         self.counts: dict[tuple[int, ...], tuple[int, int]] = {}
 
     def smallest(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """The set; () if no set that was tried shows it, or only all of them."""
+        """The smallest set that shows it; () if none that was tried does, or only the set of all launches."""
         found = smallest(tuple(numbers), self._outcome)
         return found if len(found) < len(numbers) else ()
 
     def _outcome(self, chosen: tuple[int, ...]) -> SetOutcome:
-        """A set that does not show it may do so in more runs: then its parts are tried."""
+        """Whether calls are wrong with these delays; if that was not seen, more runs may show it: parts are tried."""
         shown = 0
         for tried in range(1, TRIES + 1):
             if self._runs >= _MOST_RUNS:

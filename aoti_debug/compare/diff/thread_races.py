@@ -322,7 +322,7 @@ class _Search:
         return "the default stream of the device may order them" if 0 in streams else ""
 
     def _is_seen_to_write(self, use: _Use) -> bool:
-        """True unless only the schema of an operator of the model's own says so; once it was seen, it always may."""
+        """True unless it is of a custom operator that may write, by its schema, and was never seen to change it."""
         if use.is_returned or use.launch.site.kind not in _OF_THE_MODEL:
             return True
         key = (use.launch.site.id, use.slot)
@@ -332,7 +332,7 @@ class _Search:
         return self._changing[key]
 
     def _is_one_stream(self, one: _Use, other: _Use) -> bool:
-        """True if a stream of a device orders two launches; each model of a loader has its own slot for it."""
+        """True if one stream of a device orders two launches; by its handle, as each model numbers streams anew."""
         stream = self._stream(one)
         return stream is not None and stream not in (_NO_DEVICE, _OF_THREAD) and stream == self._stream(other)
 

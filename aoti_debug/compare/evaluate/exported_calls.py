@@ -226,7 +226,7 @@ class InPlaceEvaluation(Evaluation):
             raise
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
-        """The tensor itself."""
+        """The tensor that a node overwrites: the value itself, so that its views change too."""
         return value
 
     def call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -272,7 +272,7 @@ class InPlaceEvaluation(Evaluation):
 
 
 def _copied(args: Sequence[Any]) -> list[Any]:
-    """Arguments with copies of the tensors of integers: others have no arithmetic that is checked by rules."""
+    """The arguments, with copies of integer tensors, which an operator may overwrite and rules read afterwards."""
     return [item.clone() if _can_be_held(item) and not _is_rounded(item) else item for item in args]
 
 

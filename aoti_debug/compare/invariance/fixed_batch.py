@@ -332,12 +332,14 @@ def fixed_document(found: FixedBatch) -> dict[str, Any]:
         "verdict": found.verdict,
         "axis": found.axis,
         "sizes": list(found.sizes),
-        "runs": [{"run": str(found.first.run.path), **found.first.place, "changed": None}]
-        + [{"run": str(one.run.run.path), **one.run.place, "changed": one.changed} for one in found.runs],
+        "runs": [{"run": str(found.first.run.path), **found.first.surroundings.members, "changed": None}]
+        + [
+            {"run": str(one.run.run.path), **one.run.surroundings.members, "changed": one.changed} for one in found.runs
+        ],
         "outputs": [
             {
                 "output": one.index,
-                **one.run.run.place,
+                **one.run.run.surroundings.members,
                 "changed": one.run.changed,
                 "different": 0 if one.difference is None else one.difference.different,
                 "unknown": one.unknown or None,

@@ -217,7 +217,7 @@ def document(
         "unrepeatable": _launches(found.unrepeatable, kernels),
         "unknown": _launches(found.unknown, kernels),
         "own": None if found.own is None else _launches(found.own, kernels),
-        "equal_runs": [[run.place for run in group] for group in found.equal_runs],
+        "equal_runs": [[run.surroundings.members for run in group] for group in found.equal_runs],
         "enough": min((run.surroundings.size for run in found.enough), default=None),
         "follows": found.follows,
         "absorbs": found.absorbs,
@@ -245,7 +245,7 @@ def document(
             for one in found.relations
         ],
         "outputs": [
-            {"output": output.index, **run.place, **_rows(output.tensor)}
+            {"output": output.index, **run.surroundings.members, **_rows(output.tensor)}
             for run, outputs in found.outputs
             for output in outputs
         ],
@@ -253,7 +253,7 @@ def document(
 
 
 def _run(run: SampleRun) -> dict[str, Any]:
-    return {"run": str(run.run.path), **run.place}
+    return {"run": str(run.run.path), **run.surroundings.members}
 
 
 def _launches(items: Iterable[VaryingLaunch], kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
@@ -267,7 +267,7 @@ def _launches(items: Iterable[VaryingLaunch], kernels: Sequence[Kernel]) -> list
             "cause": None if item.reason is None else item.reason.cause.value,
             "evidence": "" if item.reason is None else item.reason.evidence,
             "known": list(facts(item.first, kernels)),
-            "runs": [run.place for run, _ in item.rows],
+            "runs": [run.surroundings.members for run, _ in item.rows],
             "reads": _tensors(item.first.reads),
             "writes": _tensors(item.first.writes),
         }

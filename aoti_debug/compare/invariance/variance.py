@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
@@ -73,12 +72,6 @@ class SampleRun:
     def extent(self) -> SampleExtent:
         """The rows of the sample among all."""
         return SampleExtent(self.surroundings.size, self.surroundings.place, self.width)
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """The surroundings as members of a JSON document."""
-        where = self.surroundings
-        return {"size": where.size, "place": where.place, "others": where.others.value}
 
 
 @dataclass(frozen=True)

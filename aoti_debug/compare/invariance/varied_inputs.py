@@ -97,6 +97,11 @@ class SampleSurroundings:
         """ "size 16, place 0", "size 16, place 0 among drawn elements"."""
         return f"size {self.size}, place {self.place}{_AMONG[self.others]}"
 
+    @property
+    def members(self) -> dict[str, Any]:
+        """The place as members of a JSON object."""
+        return {"size": self.size, "place": self.place, "others": self.others.value}
+
 
 def varied_size(signature: ModelSignature, name: str) -> VariedSize:
     """Finds the size that a name means.

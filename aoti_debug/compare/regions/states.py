@@ -93,7 +93,11 @@ class _Finder:
     def _after(
         self, node: Node, call: int, uses: tuple[tuple[Launch, Argument], ...], unwritten: Recorded | None
     ) -> Recorded | None:
-        """What the next call began with, or the last launch that took it left; `unwritten` if no launch wrote it."""
+        """A state after a call: as the next call began with it, else as the last launch that wrote it left it.
+
+        Args:
+            unwritten: the state before the call, for one that no launch wrote.
+        """
         following = next(self._uses(node, call + 1), None) if node.kind is NodeKind.WEIGHT else None
         if following is not None:
             return self._recorded(*following, Phase.BEFORE)
@@ -105,7 +109,7 @@ class _Finder:
         return self._arguments.get((call, node.name), ())
 
     def _uses(self, node: Node, call: int) -> Iterator[tuple[Launch, Argument]]:
-        """Those that are the whole of it."""
+        """Yields the arguments that are the whole state, and no view of it."""
         for launch, argument in self.arguments(node, call):
             if argument.name == (argument.spec.base or argument.name) and argument.tensor:
                 yield launch, argument

@@ -128,7 +128,7 @@ class BoundedEvaluation(Evaluation):
         return error if result.dtype is torch.bool or not _is_any(error) else None
 
     def _terms(self, node: Node, current: Mapping[str, Any]) -> torch.Tensor | float:
-        """The size of what an operator adds after it has rounded a product: it may cancel, and the rounding stays."""
+        """The sizes of what an operator adds to a rounded product: both may cancel, and the rounding stays."""
         import torch
 
         name, is_scaled = _name(node), node.kwargs.get("alpha", 1) != 1
@@ -139,7 +139,7 @@ class BoundedEvaluation(Evaluation):
         return sum((abs(term) for term in terms if isinstance(term, torch.Tensor | int | float)), start=0.0)
 
     def _summand(self, node: Node) -> float:
-        """What the absolute errors of functions make of a result that is more than a product of theirs, in ULP."""
+        """The ULP by which absolute errors of functions move a sum of their results; products pass them on instead."""
         name, bound = _name(node), FUNCTION_BOUNDS.get(_name(node))
         inherited = max((self._summands.get(read, 0.0) for read in node.inputs), default=0.0)
         if name in _SCALED or name in _ARRANGED:
@@ -149,7 +149,7 @@ class BoundedEvaluation(Evaluation):
         return inherited
 
     def _argument_error(self, node: Node, key: ValueKey, value: Any) -> Any:
-        """How far an argument may be off, and how far the function takes it to be; None if it is exact."""
+        """The error of an argument, with that of how the function itself reads it; None if it is exact."""
         import torch
 
         error, bound = self._errors.get(key), FUNCTION_BOUNDS.get(_name(node))
@@ -285,7 +285,7 @@ def _moved(value: Any, error: Any, factor: float) -> Iterator[Any]:
 
 
 def _change(moved: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """How far a result is moved, infinite where it is a number in one of them alone."""
+    """How far a result is moved; infinite where only one of the two is a finite number."""
     import torch
 
     change = (moved.double() - result.double()).abs()
@@ -315,7 +315,7 @@ def _larger(first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
 
 
 def _is_any(error: Any) -> bool:
-    """True if an error is not 0 everywhere; one that is not known, of what is read, is."""
+    """True if an error is not 0 everywhere. None is the error of what a launch reads: 0."""
     if isinstance(error, list | tuple):
         return any(map(_is_any, error))
     return error is not None and bool(error.any())

@@ -73,7 +73,7 @@ def _weight_mismatch(name: str, tensor: Tensor, constant: Constant) -> Mismatch 
 
 
 def _is_laid_out(tensor: Tensor, constant: Constant) -> bool:
-    """True if the elements lie as those of a constant: of its dimensions torch reads the strides, and no shape."""
+    """True if the elements lie as those of a constant. torch reads the strides of a tensor, and not its shape."""
     if tensor.numel() != math.prod(constant.shape) or tensor.dim() < len(constant.shape):
         return False
     pairs = zip(constant.shape, tensor.stride(), constant.strides, strict=False)

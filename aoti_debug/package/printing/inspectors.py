@@ -157,7 +157,7 @@ def inspector(
 
 
 def forget(tag: str) -> None:
-    """Has the inspector of a tag called no more once it was forgotten as often as made; the tag may be used again."""
+    """Takes back one making of the inspector of a tag. After the last one it is not called, and the tag is free."""
     _USES[tag] -= 1
     if _USES[tag] <= 0:
         del _USES[tag]
@@ -199,7 +199,7 @@ def _inspect_in_hook(tag: str, index: int, gradient: torch.Tensor) -> None:
 
 
 def _inspect_gradient(tag: str, gradient: torch.Tensor, index: int) -> torch.Tensor:
-    """Returns a copy: some torch versions leave out of a backward graph what has no result that something reads."""
+    """Inspects a gradient and returns a copy: some versions of torch drop an operator whose result nothing reads."""
     call_registered(tag, BACKWARD, index, gradient)
     return gradient.clone()
 

@@ -122,7 +122,7 @@ class _Case:
 
     @cached_property
     def crumbs(self) -> Crumbs | None:
-        """The breadcrumbs, unless the driver wrote a core dump: then a GPU goes on behind a kernel that has failed."""
+        """The breadcrumbs; None where the driver wrote a core dump: then launches after the failed one complete."""
         may_be_dumped = self._note(NoteCode.GPU_CORE) and self.run.state is not ExitKind.TIMEOUT
         return None if may_be_dumped or (self.run.path / GPU_CORE).exists() else self.run.crumbs
 
@@ -208,11 +208,11 @@ class _Case:
         return (launch.key.kind, launch.key.call) in self.captured
 
     def _is_untraced(self, launch: Launch) -> bool:
-        """Whether nothing says what a launch did in replays: capturing it ran nothing."""
+        """True of a launch in a CUDA graph of whose replays no breadcrumb tells; capturing it ran nothing."""
         return self._is_captured(launch) and launch.stream_slot not in self.crumb_of
 
     def _replay_of(self, launch: Launch) -> str:
-        """Says that a launch ran in a replay; empty if its call was not captured."""
+        """ ", in replay 2 of the CUDA graph of call 0" of a launch; "" if its call was not captured."""
         if not self._is_captured(launch):
             return ""
         number = self.crumb_of[launch.stream_slot].replays

@@ -46,12 +46,12 @@ def compile_text(toolchain: Toolchain, work: Path, text: str, name: str, words: 
     if not set(_INCLUDED_FILE.findall(text)) <= {_HEADER}:
         fill(work)
         return output
-    key = toolchain.key(name, text, (RUNTIME / _HEADER).read_text(), *_by_kind(_wherever_we_lie(words)))
+    key = toolchain.key(name, text, (RUNTIME / _HEADER).read_text(), *_by_kind(_without_own_folder(words)))
     shutil.copyfile(cache.entry("objects", key, fill, KEPT_OBJECTS) / output.name, output)
     return output
 
 
-def _wherever_we_lie(words: Sequence[str]) -> list[str]:
+def _without_own_folder(words: Sequence[str]) -> list[str]:
     """The options without the folder of our own header, so that installations of this tool share what they compile."""
     return [word for word in words if word != f"-I{RUNTIME}"]
 
@@ -109,7 +109,7 @@ def precompile(toolchain: Toolchain, text: str, words: Sequence[str]) -> Path:
 def include_precompiled(
     toolchain: Toolchain, text: str, words: Sequence[str], before: str = "", after: str = ""
 ) -> list[str]:
-    """The option that includes what `text` begins to include, precompiled; none without includes.
+    """The option that includes the headers at the beginning of `text`, precompiled; none if it begins with none.
 
     Args:
         before, after: declarations before and after it.
@@ -133,5 +133,5 @@ def find_header(toolchain: Toolchain, text: str, compilation: KernelCompilation)
 
 def _key(toolchain: Toolchain, text: str, words: Sequence[str]) -> str:
     """The order of macros and code generation flags does not matter to a header, which includes none of ours."""
-    ordered = sorted(_wherever_we_lie(words), key=lambda word: "" if word.startswith("-I") else word)
+    ordered = sorted(_without_own_folder(words), key=lambda word: "" if word.startswith("-I") else word)
     return toolchain.key(text, *ordered)

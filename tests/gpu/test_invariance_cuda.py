@@ -12,7 +12,7 @@ import aoti_debug
 from aoti_debug.compare.invariance.invariance import InvarianceOptions, invariance
 from aoti_debug.compare.invariance.remedies import try_remedies
 from aoti_debug.compare.invariance.sample_rows import RowsRelation
-from aoti_debug.compare.invariance.variance import facts
+from aoti_debug.compare.invariance.text import facts
 
 pytestmark = [
     pytest.mark.cuda,

@@ -17,7 +17,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance.invariance import InvarianceOptions, invariance
 from aoti_debug.compare.invariance.remedies import try_remedies, untried
 from aoti_debug.compare.invariance.sample_rows import RowsRelation
-from aoti_debug.compare.invariance.variance import facts
+from aoti_debug.compare.invariance.text import facts
 from aoti_debug.compare.invariance.varying_launches import Invariance
 
 pytestmark = [

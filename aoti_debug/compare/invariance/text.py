@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.compare.bisect.equal_result import price_document, price_text
 from aoti_debug.compare.diff.element_difference import ElementDifference
+from aoti_debug.compare.diff.repeated_calls import ATOMIC
 from aoti_debug.compare.invariance.remedies import RemedyTrial
 from aoti_debug.compare.invariance.sample_rows import RowsRelation
-from aoti_debug.compare.invariance.variance import LaunchRelation, SampleRun, SampleTensor, facts
+from aoti_debug.compare.invariance.variance import LaunchRelation, LaunchRows, SampleRun, SampleTensor
 from aoti_debug.compare.invariance.varying_launches import BeginCause, Invariance, VaryingLaunch
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.run.timed_pairs import PairedTimes
 
 FORMAT = 1
+_GEMM_BLOCKS = re.compile(r"constexpr int64_t (Mr|Nr|Kr) = (\d+);")
+_THREAD_PARTS = re.compile(r"_arr\[tid\]|_local\[tid\]|for \(int tid = 0; tid < (?:max|num)_threads")
 _ALL_OTHERS = "all other runs"
 MAX_LISTED = 8  # launches of each list unless all are asked for
 RELATIONS = {
@@ -99,6 +103,32 @@ def launch_lines(item: VaryingLaunch, found: Invariance) -> Iterator[str]:
 def _places(places: Sequence[str], found: Invariance) -> str:
     """Runs by what lies beside the sample: "all other runs", "size 4, place 0; size 16, place 0"."""
     return _ALL_OTHERS if len(places) == len(found.runs) > 1 else "; ".join(places)
+
+
+def facts(rows: LaunchRows, kernels: Sequence[Kernel]) -> Iterator[str]:
+    """Yields what is known of how a launch computes: its operator, its grid and configuration, words of its source.
+
+    Args:
+        kernels: of the package.
+    """
+    site = rows.launch.site
+    if site.op:
+        yield f"{site.op} is a routine of a library: it may choose its algorithm by the sizes"
+    for first, second in zip(rows.alone.grids, rows.launch.grids, strict=False):
+        if first.grid != second.grid:
+            yield f"{second.kernel} is launched with a grid of {first.grid} alone, of {second.grid} here"
+    names = site.launches or (site.kernel,)
+    for kernel in (kernel for kernel in kernels if kernel.name in names):
+        if kernel.config:
+            config = " ".join(f"{name}={value}" for name, value in kernel.config)
+            yield f"{kernel.name} has one configuration for all sizes: {config}, {kernel.num_warps} warps"
+        if blocks := _GEMM_BLOCKS.findall(kernel.source):
+            blocks_text = " ".join(f"{name}={value}" for name, value in dict(blocks).items())
+            yield f"its source is a GEMM template with blocks of {blocks_text}"
+        if _THREAD_PARTS.search(kernel.source):
+            yield "its source adds up parts of a reduction that threads compute"
+        if any(word in kernel.source for word in ATOMIC):
+            yield "its source adds atomically"
 
 
 def _own(found: Invariance, most: int) -> Iterator[str]:

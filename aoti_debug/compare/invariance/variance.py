@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
@@ -12,7 +11,6 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.diff_runs import pair_runs
 from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensor, TensorPair
-from aoti_debug.compare.diff.repeated_calls import ATOMIC
 from aoti_debug.compare.invariance.sample_rows import (
     PlacedTensor,
     RowMap,
@@ -26,15 +24,12 @@ from aoti_debug.compare.invariance.sample_rows import (
 )
 from aoti_debug.compare.invariance.varied_inputs import SampleSurroundings
 from aoti_debug.compare.what_if.substituted_run import Replace
-from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.rundir.formats import tensor_file_format
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.formats.stored_tensor import layout_of, open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
-_GEMM_BLOCKS = re.compile(r"constexpr int64_t (Mr|Nr|Kr) = (\d+);")
-_THREAD_PARTS = re.compile(r"_arr\[tid\]|_local\[tid\]|for \(int tid = 0; tid < (?:max|num)_threads")
 _SEVERAL = (
     "the size is in several of its dimensions: the sample's own elements have the same bits, those of it and of others "
     "are not compared"
@@ -328,32 +323,6 @@ def relation_of(reads: Sequence[SampleTensor], writes: Sequence[SampleTensor]) -
     if unwritten is not None:
         return LaunchRelation.UNKNOWN, f"{unwritten.name}: {unwritten.rows.reason}"
     return LaunchRelation.ABSORBS if differs.intersection(read) else LaunchRelation.SAME, ""
-
-
-def facts(rows: LaunchRows, kernels: Sequence[Kernel]) -> Iterator[str]:
-    """Yields what is known of how a launch computes: its operator, its grid and configuration, words of its source.
-
-    Args:
-        kernels: of the package.
-    """
-    site = rows.launch.site
-    if site.op:
-        yield f"{site.op} is a routine of a library: it may choose its algorithm by the sizes"
-    for first, second in zip(rows.alone.grids, rows.launch.grids, strict=False):
-        if first.grid != second.grid:
-            yield f"{second.kernel} is launched with a grid of {first.grid} alone, of {second.grid} here"
-    names = site.launches or (site.kernel,)
-    for kernel in (kernel for kernel in kernels if kernel.name in names):
-        if kernel.config:
-            config = " ".join(f"{name}={value}" for name, value in kernel.config)
-            yield f"{kernel.name} has one configuration for all sizes: {config}, {kernel.num_warps} warps"
-        if blocks := _GEMM_BLOCKS.findall(kernel.source):
-            blocks_text = " ".join(f"{name}={value}" for name, value in dict(blocks).items())
-            yield f"its source is a GEMM template with blocks of {blocks_text}"
-        if _THREAD_PARTS.search(kernel.source):
-            yield "its source adds up parts of a reduction that threads compute"
-        if any(word in kernel.source for word in ATOMIC):
-            yield "its source adds atomically"
 
 
 def _counterparts(a: RunDir, b: RunDir) -> dict[_Place, RecordedTensor]:

@@ -318,7 +318,7 @@ def _of_run(case: _Case, run: Path, options: TriageOptions, folder: Path, steps:
         finding = replace(finding, warnings=(*finding.warnings, said))
     so_far.suspicion = Suspicion(_with_address(finding, stack, launch, case.manifest), diagnosed)
     with steps.step("inputs in the core") as note:
-        saved = rescue.save(diagnosed.run, core_launch.inputs_in(case.core, diagnosed.run, launch))
+        saved = rescue.save(diagnosed.run, core_launch.inputs_in(case.core, launch))
         note.text = saved.failure or wording.pluralize(saved.tensors, "tensor")
     diagnosed = diagnosed.with_rescued_tensors()
     launch = diagnosed.run.launch(launch.id)

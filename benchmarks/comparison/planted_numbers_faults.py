@@ -247,29 +247,6 @@ def _returned(change: Callable[[list[str]], list[str]]) -> Callable[[], None]:
     return plant
 
 
-def _returned_text(pattern: str, text: str) -> Callable[[], None]:
-    """Changes the lines of the wrapper that return."""
-
-    def plant() -> None:
-        import re
-
-        from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
-
-        right = CppWrapperCpu.generate_return
-
-        def wrong(self: Any, refs: list[str]) -> None:
-            begin = len(self.wrapper_call._lines)
-            right(self, refs)
-            lines = self.wrapper_call._lines
-            for n in range(begin, len(lines)):
-                if isinstance(lines[n], str):
-                    lines[n] = re.sub(pattern, text, lines[n])
-
-        CppWrapperCpu.generate_return = wrong
-
-    return plant
-
-
 def _lowering(name: str, make: Callable[[Any], Any]) -> Callable[[], None]:
     """Replaces the lowering of an operator by one that is made from it."""
 

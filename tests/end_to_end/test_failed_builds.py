@@ -49,7 +49,6 @@ ir.ComputedBuffer.simplify_and_reorder = refuse
 
 
 AT_WORK = "code of node erf of the graph that Inductor lowers: it was at work when the process ended"
-FAILS_ALONE = "the call of aten.erf.default alone, node erf, fails in the same way"
 
 
 class Model(nn.Module):

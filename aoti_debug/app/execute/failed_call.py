@@ -133,7 +133,7 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
     has_other_weights = False
     frozen: tuple[str, ...] = ()
     if call is not None:
-        frozen = _frozen(package, call, chosen.run.manifest)
+        frozen = _frozen(call, chosen.run.manifest)
         package, has_other_weights = _with_weights(package, call)
     return FailedCall(
         run=chosen.run,
@@ -160,7 +160,7 @@ def _with_weights(package: Path, call: KeptCall) -> tuple[Path, bool]:
     return kept_weights.with_weights(package, changes, output), False
 
 
-def _frozen(package: Path, call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
+def _frozen(call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
     """What torch computed from weights when it compiled a package, and has kept while the script replaced weights."""
     changes = kept_weights.of_call(call.file.parent, call.number)
     if not changes:

@@ -15,7 +15,7 @@ from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER, Advance
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.regions import find_regions
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference
+from aoti_debug.package.reference.program import Graph, NodeKind
 
 _LOW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
@@ -114,10 +114,10 @@ def _unequal_launches(comparison: Comparison) -> Iterator[UnequalLaunch]:
     for row in rows:
         region = regions.get(row.launch.id)
         graph = None if region is None else reference.graph(region.graph, region.function)
-        yield _unequal_launch(row, region, graph, reference)
+        yield _unequal_launch(row, region, graph)
 
 
-def _unequal_launch(row: Row, region: Region | None, graph: Graph | None, reference: Reference) -> UnequalLaunch:
+def _unequal_launch(row: Row, region: Region | None, graph: Graph | None) -> UnequalLaunch:
     values = tuple(dict.fromkeys(output.operator for output in row.outputs if not output.equals_eager))
     nodes = [] if region is None or graph is None else [graph.by_name[name] for name in region.nodes]
     calls = [node for node in nodes if node.kind is NodeKind.CALL]

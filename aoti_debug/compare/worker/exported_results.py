@@ -142,15 +142,13 @@ class _InputTrace:
                 name = node.target if node.kind is NodeKind.WEIGHT else node.name
                 number = _numbered(value)[index] if index else 0
                 found[name, index] = InputElement(name, index, int(number), str(value[index].item()))
-            elif (operands := self._operands(node, value, index)) is not None:
+            elif (operands := self._operands(node, index)) is not None:
                 waiting += operands
             else:
                 return ()
         return tuple(found.values())
 
-    def _operands(
-        self, node: Node, value: torch.Tensor, index: tuple[int, ...]
-    ) -> list[tuple[ValueKey, tuple[int, ...]]] | None:
+    def _operands(self, node: Node, index: tuple[int, ...]) -> list[tuple[ValueKey, tuple[int, ...]]] | None:
         """The elements that an element of an operator's result was made of; None if they cannot be told."""
         if is_elementwise(node):
             return list(self._corresponding(node, index))

@@ -107,7 +107,7 @@ def instrument(wrapper: str, analysis: Analysis, place: WeightsPlace = WeightsPl
     edits = [_prologue(wrapper, masked, "".join(macros))]
     device = device_of(wrapper)
     for body in entry_points(masked):
-        edits += _function(wrapper, masked, body, analysis.scans[body.name], device)
+        edits += _function(masked, body, analysis.scans[body.name], device)
     edits += _launches([call for scan in analysis.scans.values() for call in scan.calls], analysis.sites, masked)
     edits += _allocations(analysis.allocation_calls)
     edits += _grids(wrapper, analysis.kernels)
@@ -145,7 +145,7 @@ def _prologue(wrapper: str, masked: str, macros: str) -> Edit:
     return Edit(namespace.start(), namespace.start(), f'{macros}#line {line} "wrapper.cpp"\n')
 
 
-def _function(wrapper: str, masked: str, body: Body, scan: Scan, device: str) -> Iterator[Edit]:
+def _function(masked: str, body: Body, scan: Scan, device: str) -> Iterator[Edit]:
     if masked[body.opening + 1 : body.closing].strip():
         stream = "nullptr" if device == "cpu" else "stream"
         guard = _CUDA_GUARD if device == "cuda" else ""

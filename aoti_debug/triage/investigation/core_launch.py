@@ -21,7 +21,6 @@ from aoti_debug.runs.diagnosis.rescue import InputBytes
 from aoti_debug.runs.diagnosis.verdict_text import element_text
 from aoti_debug.runs.run import running_process
 from aoti_debug.runs.run.running_process import PackageState
-from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 _CALLS = ("torch::aot_inductor::AOTInductorModel::", "run_impl")  # the functions of a wrapper that launch kernels
@@ -224,7 +223,7 @@ def _distance(address: int, tensor: Tensor) -> int:
 # The inputs of a launch
 
 
-def inputs_in(core: CoreFile, run: RunDir, launch: Launch) -> Iterator[InputBytes]:
+def inputs_in(core: CoreFile, launch: Launch) -> Iterator[InputBytes]:
     """The inputs of a launch that its run did not save, out of the memory of the process on the host."""
     for argument in launch.args:
         tensor = argument.before

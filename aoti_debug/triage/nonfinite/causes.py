@@ -67,7 +67,7 @@ def find_cause(
     for placement in _candidate_placements(arguments, result, element):
         evaluated = _evaluate(source, placement)
         if _matches_recorded(evaluated, placement, result, source.dtypes[result]) and _matches_finite_row(
-            source, arguments, result, placement, special
+            source, arguments, result, placement
         ):
             lines = {statement.line for statement in source.leading}
             leading = [operation for operation in evaluated.operations if operation.statement.line in lines]
@@ -103,9 +103,7 @@ def _matches_recorded(evaluated: KernelEvaluator, placement: Placement, result: 
     return bool(close.all())
 
 
-def _matches_finite_row(
-    source: KernelStatements, arguments: LaunchTensors, result: str, placement: Placement, special: Special
-) -> bool:
+def _matches_finite_row(source: KernelStatements, arguments: LaunchTensors, result: str, placement: Placement) -> bool:
     """True if the evaluation of a row with a finite result matches what was recorded, too.
 
     Needed only if the row in question has a single result, which proves little.

@@ -108,7 +108,7 @@ def run(request: EagerRequest) -> EagerAnswer:
         interpreter = _Interpreter(program.module(), recorder)
         stacks = interpreter.stacks
         with torch.no_grad(), recorder:
-            interpreter.run(*_flat(program, inputs), enable_io_processing=False)
+            interpreter.run(*_flat(inputs), enable_io_processing=False)
     except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
         return EagerAnswer(tuple(recorder.calls), tuple(stacks), ErrorData.from_exception(error))
     return EagerAnswer(tuple(recorder.calls), tuple(stacks))
@@ -126,12 +126,11 @@ def _inputs(request: EagerRequest, program: Any) -> Inputs:
     return Inputs(tuple(args), dict(kwargs))
 
 
-def _flat(program: Any, inputs: Inputs) -> Iterator[Any]:
+def _flat(inputs: Inputs) -> Iterator[Any]:
     """The leaves of the inputs, in the order of the program's graph."""
     from torch.utils import _pytree
 
-    leaves, _ = _pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))
-    yield from leaves
+    yield from _pytree.tree_leaves((tuple(inputs.args), dict(inputs.kwargs)))
 
 
 def _is_readable(tensor: torch.Tensor) -> bool:

@@ -116,10 +116,10 @@ def test_the_argument_that_an_address_lies_in_or_near(
 def test_inputs_are_read_with_their_strides_and_outputs_are_not(tmp_path: Path) -> None:
     columns = tensor(2, 2, data_ptr=0x10000, strides=(1, 2))
     gone, out = tensor(4, data_ptr=0x90000), tensor(4, data_ptr=0x10000)
-    run, launch = launched(tmp_path, columns, gone, out, roles=(Role.IN, Role.IN, Role.OUT))
+    _, launch = launched(tmp_path, columns, gone, out, roles=(Role.IN, Role.IN, Role.OUT))
     core = SmallCore(memory=(Memory(0x10000, bytes(range(16))),)).write(tmp_path / "core")
     with CoreFile(core) as opened:
-        found = list(core_launch.inputs_in(opened, run, launch))
+        found = list(core_launch.inputs_in(opened, launch))
     assert [(one.slot, bytes(one.data), one.reason) for one in found] == [
         (0, bytes(range(16)), ""),
         (1, b"", "core does not hold all of its memory"),

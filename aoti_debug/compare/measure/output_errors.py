@@ -62,6 +62,7 @@ class OutputError:
             casts and of what is only moved count.
         moved: `double` of the program itself in float64 when every operator rounds otherwise; None if it is not known.
         nonfinite: the number of elements that are NaN or infinite, whatever they should be.
+        eager_dtype: the dtype of what eager returns, if that is another; else "".
     """
 
     index: int
@@ -78,6 +79,7 @@ class OutputError:
     arithmetic: str = ""
     moved: float | None = None
     nonfinite: int = 0
+    eager_dtype: str = ""
 
     @property
     def may_have_lost_rounding(self) -> bool:
@@ -184,9 +186,9 @@ def of_other_kind(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> t
         else:
             fault = f"is {_text(returned)}, where eager returns {_text(wanted)}: another {_other(returned, wanted)}"
         count = math.prod(known.shape)
-        found.append(
-            OutputError(index=index, dtype=known.dtype, elements=count, different=count, relative=math.inf, fault=fault)
-        )
+        other = "" if wanted is None or wanted.dtype == known.dtype else wanted.dtype
+        error = OutputError(index=index, dtype=known.dtype, elements=count, different=count, relative=math.inf)
+        found.append(replace(error, fault=fault, eager_dtype=other))
     return tuple(found)
 
 

@@ -171,7 +171,11 @@ def _output(comparison: Comparison) -> Finding:
     written = _written(comparison)
     if launch is None and written is not None:
         place, said = written
-        return Finding(WRONG_VALUE, first, place, evidence=(*others, said, *evidence[len(others) :]))
+        lowered = _lowered_otherwise(comparison)
+        sentences = (said, *(said for _, said in lowered))
+        origin = lowered[0][0] if lowered else None
+        told = (*others, *sentences, *evidence[len(others) :])
+        return Finding(WRONG_VALUE, first, place, evidence=told, origin=origin)
     if launch is None:
         maybe = "what is returned, or a launch that was not compared, may be wrong"
         return Finding(WRONG_VALUE, first, evidence=evidence, possible=(maybe,))
@@ -193,13 +197,12 @@ def _written(comparison: Comparison) -> tuple[Place, str] | None:
 
 
 def _retyped(comparison: Comparison) -> tuple[Place, str] | None:
-    """The operator of the program whose result has another dtype in the graph that kernels were generated from.
+    """The operator of the program whose result the first faulty output is, where a graph has the output's dtype for it.
 
-    With a sentence. None if the first faulty output is not of the dtype that this graph has for it, or that is the
-    program's.
+    With a sentence: which graph has it. None if the graph that kernels were generated from has another dtype.
     """
     error, run = comparison.faulty_outputs[0], comparison.run
-    if run.package is None or not has_reference(run):
+    if run.package is None or not has_reference(run) or not error.eager_dtype:
         return None
     reference, _ = reference_of(run)
     exported = reference.of_exported
@@ -207,15 +210,41 @@ def _retyped(comparison: Comparison) -> tuple[Place, str] | None:
         return None
     before, wanted = _returned_as(exported.graphs[0], error.index)
     _, held = _returned_as(reference.graph("", MODEL), error.index)
-    if before is None or not wanted or wanted == held or held != error.dtype:
+    if before is None or not wanted or held != error.dtype:
         return None
     frame = exported.line(before)
-    at = "" if frame is None else f" at {frame.place}"
+    of = f"{before.target} ({before.name}){'' if frame is None else f' at {frame.place}'}"
     said = (
-        f"a graph pass or a decomposition of Inductor changed the dtype: in the program it is {wanted}, of "
-        f"{before.target} ({before.name}){at}; the graph that the kernels were generated from has {held}"
+        f"the exported program promises {held} for it, of {of}, and returns another dtype in eager"
+        if wanted == held
+        else f"a graph pass or a decomposition of Inductor changed the dtype: in the program it is {wanted}, of {of}; "
+        f"the graph that the kernels were generated from has {held}"
     )
     return Place(operator=before.target, frame=frame), said
+
+
+def _lowered_otherwise(comparison: Comparison) -> list[tuple[Place, str]]:
+    """The operators whose lowering gave results of another dtype than their graph has, with a sentence for each.
+
+    Those behind the first faulty output that read no result of such an operator, in order; at most MAX_NAMED.
+    """
+    error, run = comparison.faulty_outputs[0], comparison.run
+    reference = reference_of(run)[0] if run.package is not None and has_reference(run) else None
+    graph = None if reference is None else reference.graph("", MODEL)
+    node, _ = _returned_as(graph, error.index)
+    if reference is None or graph is None or node is None:
+        return []
+    behind = {found.name: found for found in graph.behind(node.name)}
+    retyped = [behind[name] for name in graph.sorted(behind) if behind[name].lowered]
+    first = [node for node in retyped if not any(other.name in node.inputs for other in retyped)]
+    found = []
+    for node in first[:MAX_NAMED]:
+        frame = reference.line(node)
+        at = "" if frame is None else f" at {frame.place}"
+        has = node.types[0].dtype if node.types and node.types[0] is not None else ""
+        said = f"the lowering of {node.target} ({node.name}){at} gave {node.lowered}, where its graph has {has}"
+        found.append((Place(operator=node.target, frame=frame), said))
+    return found
 
 
 def _returned_as(graph: Graph | None, index: int) -> tuple[Node | None, str]:

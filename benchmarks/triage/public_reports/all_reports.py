@@ -12,6 +12,7 @@ from benchmarks.triage.public_reports import (
     healthy,
     indices,
     integers,
+    layers,
     meanings,
     no_faults,
     nonfinite,
@@ -22,6 +23,6 @@ from benchmarks.triage.public_reports.report import Report
 
 _MODULES = (
     *(given, indices, numbers, nonfinite, builds, custom, healthy, undefined),
-    *(alike, contracts, meanings, no_faults, fields, integers),
+    *(alike, contracts, meanings, no_faults, fields, integers, layers),
 )
 REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

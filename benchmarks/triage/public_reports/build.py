@@ -44,6 +44,7 @@ def build(name: str, folder: Path) -> None:
         example, program = _exported(report)
         torch.save(example.inputs, folder / INPUTS)
         if report.command == "compiled":
+            _plant(report)
             _compile(report, program, folder / PACKAGE)
         else:
             torch.export.save(program, folder / PROGRAM)
@@ -52,11 +53,15 @@ def build(name: str, folder: Path) -> None:
 def find_truth(name: str, folder: Path) -> None:
     """Writes a key of `PLAIN`, and how it shows, to truth.txt in `folder`; like `build`, the whole of a process."""
     report = REPORTS[name]
-    os.environ[VARIABLE] = report.plant
     with _in(folder, "truth.log"):
         example, program = _exported(report)
-        importlib.reload(planted)
+        _plant(report)
         (folder / TRUTH).write_text(_truth(report, example, program, folder))
+
+
+def _plant(report: Report) -> None:
+    os.environ[VARIABLE] = report.plant
+    importlib.reload(planted)
 
 
 @contextlib.contextmanager

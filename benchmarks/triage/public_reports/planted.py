@@ -12,6 +12,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.triage.public_reports import planted_layers as layers
+
 VARIABLE = "AOTI_PUBLIC_REPORT"
 Plant = Callable[[], None]
 Function = Callable[..., Any]
@@ -370,6 +372,10 @@ PLANTS: dict[str, Plant] = {
     "foreach_add forgets its factor": _lowering("_foreach_add.List", lambda right: lambda x, y, alpha=1: right(x, y)),
     "quantize does not clamp": _lowered_operator(_quantize, _without_clamp),
     "clamp loses NaN": _decomposition("clamp", _lost_clamp),
+    "softmax by exponentials": _decomposition("_softmax", layers.softmax_by_exponentials),
+    "layer norm without eps": _decomposition("native_layer_norm", layers.layer_norm_without_eps),
+    "pools are padded with 0": _decomposition("max_pool2d_with_indices", layers.pool_padded_with_zeros),
+    "running variance is biased": _passes_over(lambda: _aten("mul.Tensor"), layers.correction_lost),
     "cummin asserts": _lowering("cummin", _raising(AssertionError, "0 <= dim < 0")),
     "scatter_reduce asserts": _lowering("scatter_reduce.two", _raising(AssertionError, "index is no integer")),
     "no max_pool2d": _decomposition(

@@ -344,27 +344,62 @@ def returning(kind: str, operator: str) -> Graph:
     return Graph("", MODEL, (node, Node("output", NodeKind.OUTPUT, "output", ([{"node": "result"}],))), ())
 
 
-@pytest.mark.parametrize(("lowered", "is_of_graph"), [("float16", True), ("float32", False)])
-def test_a_dtype_that_the_graph_of_the_kernels_has_already_is_no_launch_s_fault(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch, lowered: str, is_of_graph: bool
+@pytest.mark.parametrize(
+    ("exported", "lowered", "said"),
+    [
+        (
+            "float32",
+            "float16",
+            "a graph pass or a decomposition of Inductor changed the dtype: in the program it is float32, of "
+            "aten.cumsum.default (result) at /home/user/model.py:8; the graph that the kernels were generated from has "
+            "float16",
+        ),
+        (
+            "float16",
+            "float16",
+            "the exported program promises float16 for it, of aten.cumsum.default (result) at /home/user/model.py:8, "
+            "and returns another dtype in eager",
+        ),
+        ("float32", "float32", ""),
+    ],
+)
+def test_a_dtype_that_a_graph_has_already_is_no_launch_s_fault(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, exported: str, lowered: str, said: str
 ) -> None:
-    before, after = returning("float32", "aten.cumsum.default"), returning(lowered, "prims.iota.default")
+    before, after = returning(exported, "aten.cumsum.default"), returning(lowered, "prims.iota.default")
     reference = Reference(FORMAT, torch.__version__, (after,), (LINE,), exported=(before,))
     monkeypatch.setattr(wrong_value_finding, "has_reference", lambda _: True)
     monkeypatch.setattr(wrong_value_finding, "reference_of", lambda _: (reference, Path()))
     monkeypatch.setattr(RunDir, "package", Path("package.pt2"))
     fault = "is float16[2, 3], where eager returns float32[2, 3]: another dtype"
     error = OutputError(index=0, dtype="float16", elements=6, different=6, relative=math.inf, fault=fault)
-    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=(error,)))
+    outputs = (replace(error, eager_dtype="float32"),)
+    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=outputs))
     assert finding.where is not None
-    assert (not finding.where.launch) is is_of_graph
-    said = (
-        "a graph pass or a decomposition of Inductor changed the dtype: in the program it is float32, of "
-        "aten.cumsum.default (result) at /home/user/model.py:8; the graph that the kernels were generated from has "
-        "float16"
+    assert (not finding.where.launch) is bool(said)
+    assert (finding.evidence[0] == said) is bool(said)
+    assert (finding.where == Place(operator="aten.cumsum.default", frame=LINE)) is bool(said)
+
+
+def test_an_operator_whose_lowering_gives_another_dtype(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one: what is computed from its result has another dtype as well."""
+    graph = returning("uint8", "aten.add.Tensor")
+    kind = (TensorType("uint8", "cpu", ("2", "3"), ("3", "1")),)
+    first = Node("any_1", NodeKind.CALL, "aten.any.dim", types=kind, line=0, lowered="bool")
+    result = replace(graph.nodes[0], args=({"node": "any_1"},), lowered="int64")
+    lowered = replace(graph, nodes=(first, result, graph.nodes[1]))
+    reference = Reference(FORMAT, torch.__version__, (lowered,), (LINE,))
+    monkeypatch.setattr(wrong_value_finding, "has_reference", lambda _: True)
+    monkeypatch.setattr(wrong_value_finding, "reference_of", lambda _: (reference, Path()))
+    monkeypatch.setattr(RunDir, "package", Path("package.pt2"))
+    fault = "is int64[2, 3], where eager returns uint8[2, 3]: another dtype"
+    error = OutputError(index=0, dtype="int64", elements=6, different=6, relative=math.inf, fault=fault)
+    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=(error,)))
+    assert finding.origin == Place(operator="aten.any.dim", frame=LINE)
+    assert finding.evidence[:2] == (
+        "it is buf2, which launch 0.2 wrote last",
+        "the lowering of aten.any.dim (any_1) at /home/user/model.py:8 gave bool, where its graph has uint8",
     )
-    assert (finding.evidence[0] == said) is is_of_graph
-    assert (finding.where == Place(operator="aten.cumsum.default", frame=LINE)) is is_of_graph
 
 
 def test_an_element_of_a_scalar_has_no_index(run: RunDir) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from aoti_debug.base import dtypes
 from aoti_debug.package.reference.program import HIGHER_ORDER, Node, NodeKind, TensorType
 
+_LOWERED = "aoti_debug_lowered"  # in the `meta` of a node
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
 # Operators that overwrite their fourth and fifth argument, running means and variances, if the sixth is true; their
 # schemas do not say so.
@@ -40,7 +41,18 @@ def node_data(node: Any, line: Callable[[str], int]) -> Node:
         module=module_path(node.meta.get("nn_module_stack")),
         mutates=tuple(dict.fromkeys(mutated_nodes(node))),
         value=_inlined(node) if node.op == "get_attr" else None,
+        lowered=node.meta.get(_LOWERED, ""),
     )
+
+
+def note_lowered(node: Any, result: Any) -> None:
+    """Notes at a node the dtype of what it was lowered to, if that is another than the graph has for it."""
+    import torch
+
+    value = node.meta.get("val")
+    with contextlib.suppress(Exception):  # of Inductor's own classes, some have no dtype
+        if isinstance(value, torch.Tensor) and result.get_dtype() != value.dtype:
+            node.meta[_LOWERED] = dtypes.bare_name(result.get_dtype())
 
 
 def _kind(node: Any) -> NodeKind:

@@ -22,6 +22,7 @@ from aoti_debug.base.machine.exhaustion import chain_of, exhausted
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, BuildStage, Position
 from aoti_debug.instrument.frontend.worker.failed_lowering import traced_node
+from aoti_debug.instrument.frontend.worker.graph_nodes import note_lowered
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import FOLDING, MODEL
@@ -231,7 +232,7 @@ def _passes(positions: Positions) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
-    """Notes the nodes that are lowered, after writing the graph that they are of."""
+    """Notes the nodes that are lowered, after writing the graph that they are of, and their dtypes then."""
     from torch._inductor.graph import GraphLowering
 
     def run(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -249,7 +250,18 @@ def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
         function = FOLDING if graph.is_const_graph else MODEL
         return Position(BuildStage.LOWERING, str(n.target), n.name, graph.name or "", function)
 
-    with replaced(GraphLowering, "run", run), replaced(GraphLowering, "run_node", positions.noting(lowered)):
+    def run_node(original: Callable[..., Any]) -> Callable[..., Any]:
+        noting = positions.noting(lowered)(original)
+
+        @functools.wraps(original)
+        def run_node(self: Any, node: Any) -> Any:
+            result = noting(self, node)
+            note_lowered(node, result)
+            return result
+
+        return run_node
+
+    with replaced(GraphLowering, "run", run), replaced(GraphLowering, "run_node", run_node):
         yield
 
 

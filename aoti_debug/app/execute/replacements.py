@@ -103,7 +103,7 @@ class Replacements:
         self._finder = AfterImport(self._actions)
 
     def install(self) -> None:
-        """Replaces them where they are imported already, and otherwise when they will be."""
+        """Replaces compilers and loaders: those of imported modules now, others as soon as their module is imported."""
         for name, action in self._actions.items():
             if name in sys.modules:
                 action(sys.modules[name])

@@ -101,14 +101,14 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A new folder for the files of a model, in the directory that lists it."""
+    """A new folder for the files of a model; its directory is one that `aoti-debug list` shows."""
 
     path: Path
     directory: CompilationDirectory
 
 
 def new_folder(out: Path | None = None) -> ModelFolder:
-    """Makes one.
+    """Makes a folder for the files of a model.
 
     Args:
         out: where its directory is made; None for `aoti-debug/compiled`.
@@ -165,7 +165,7 @@ def write_package(call: GivenModel, program: ExportedProgram, folder: ModelFolde
 
 
 def batched(call: GivenModel, sizes: Sequence[int]) -> GivenModel:
-    """The call with dynamic shapes: the first size of its tensors that is as long as the first one is one batch size.
+    """The call with a dynamic batch: the first dimension of each tensor in which it is as long as in the first tensor.
 
     A model that is exported already is left as it is.
 

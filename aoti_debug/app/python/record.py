@@ -330,7 +330,7 @@ class _Blocks:
 
     @cached_property
     def _packages(self) -> RecordedPackages:
-        """Those of this process, in a folder that it deletes at its end."""
+        """The packages of this process, in a folder that it deletes at its end."""
         scratch = contextlib.ExitStack()
         folder = scratch.enter_context(cache.scratch())
         process = os.getpid()

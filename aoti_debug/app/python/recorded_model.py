@@ -149,7 +149,7 @@ class RecordedModel(PackageUse):
         self._end_run: Any = None
 
     def loaded(self, loader: Any) -> None:
-        """Keeps the loader as long as somebody else does."""
+        """Remembers the loader, which lives no longer for it."""
         self._loader = weakref.ref(loader)
 
     def change(self, work: Callable[[], _Result]) -> _Result:
@@ -188,7 +188,7 @@ class RecordedModel(PackageUse):
                 self._calls -= 1
 
     def end(self) -> bool:
-        """Ends its run; False if that goes on, as a thread is within a call, or the package knows no other way."""
+        """Ends its run; False if it goes on: a thread is within a call, or the package has no function that ends it."""
         with self._lock:
             return self._calls == 0 and self._end()
 
@@ -202,7 +202,7 @@ class RecordedModel(PackageUse):
 
     @contextmanager
     def _environment(self, current: ModelRun | None) -> Iterator[None]:
-        """The environment that the runtime is to read, unless it has."""
+        """Inside of the `with`, the variables that the runtime reads; nothing is done if it has read them already."""
         if self._told == (current, os.getpid()):
             yield
             return

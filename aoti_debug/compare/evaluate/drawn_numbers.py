@@ -209,7 +209,7 @@ def _dropout(numbers: _OfDevice, args: list[Any], kwargs: dict[str, Any]) -> Any
 
 
 def _native_dropout(numbers: _OfDevice, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """As torch's own decomposition of it does; which of the numbers are kept is its choice.
+    """Dropout by torch's own decomposition, with the numbers of the run, which decide what is dropped.
 
     The decomposition takes `train=None` for False, where torch draws.
     """

@@ -37,13 +37,13 @@ class LibraryWithWeights:
 
     @property
     def padding(self) -> bytes:
-        """The bytes between them."""
+        """The bytes between the library and the weights."""
         page = max(16384, mmap.PAGESIZE)
         return b" " * (page - self.library.stat().st_size % page)
 
     @property
     def size(self) -> int:
-        """Of the file, in bytes."""
+        """The size of the file, in bytes."""
         return self.library.stat().st_size + len(self.padding) + self.weights.size
 
 

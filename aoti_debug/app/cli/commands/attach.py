@@ -100,7 +100,7 @@ def command(
 
 
 def _settings(chosen: RunOptions, level: int, out: Path | None) -> dict[str, str]:
-    """Values of environment variables: of what is not chosen there are none, so that the environment's are in force."""
+    """The chosen settings as environment variables; for others, those of the process's own environment hold."""
     given = chosen.level if chosen.level is not None else (level or Level.NAMES.value)
     settings = configuration.recording_variables(Path(), chosen, given)
     del settings[Variable.BACKTRACE.value]  # the process keeps its signal handlers

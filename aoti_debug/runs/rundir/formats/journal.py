@@ -204,7 +204,7 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
 
 
 def _places(file: BinaryIO, block_bytes: int) -> Iterator[int]:
-    """The offsets of the blocks; those in holes of a sparse file are left out, which may be as large as it says."""
+    """The offsets of the blocks. Holes of a sparse file, which may be of any size, hold none."""
     descriptor, first = file.fileno(), abi.JOURNAL_HEADER.size
     end = os.fstat(descriptor).st_size
     offset = data_end = first

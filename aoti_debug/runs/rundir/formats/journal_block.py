@@ -159,7 +159,7 @@ class JournalBlock:
         return _DECODERS[type_](self, offset + abi.RECORD_HEADER.size, flags, time_ns)
 
     def read_layouts(self, offsets: Iterable[int]) -> None:
-        """Reads its layouts, without which no other record of a block that was indexed before is decoded."""
+        """Reads its layouts again: records of a block whose index was kept are decoded with them."""
         for offset in offsets:
             self._layout(offset)
 

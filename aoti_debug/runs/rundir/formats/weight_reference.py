@@ -164,7 +164,7 @@ def read(path: Path) -> WeightReference:
 
 
 def _in_moved_run(reference: WeightReference, path: Path) -> WeightReference:
-    """The reference, to the package that its run has kept, or the run of the script that it lies in, if it is there."""
+    """The reference to the copy of its package that its run keeps, or the run of a script around it; else unchanged."""
     file = Path(reference.file)
     runs = list(path.absolute().parents)[_RUN : _RUN + 2] if file.parent.name == _PACKAGES else []
     kept = next((kept for run in runs if (kept := run / _PACKAGES / file.name).is_file()), None)

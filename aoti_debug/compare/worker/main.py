@@ -32,7 +32,7 @@ from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import EvaluationFailed, Started, message_line
 from aoti_debug.compare.protocol.request import CompareRequest, KnownValue, Region, metric_function
 from aoti_debug.compare.worker.exported_results import exported_results
-from aoti_debug.compare.worker.program import evaluate_program
+from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
 from aoti_debug.compare.worker.region_values import evaluated, save_region

@@ -9,7 +9,7 @@ import torch
 
 from aoti_debug.compare.protocol.measurement import Inherited
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, Recorded, Region
-from aoti_debug.compare.worker.program import evaluate_program
+from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey

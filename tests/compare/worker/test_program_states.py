@@ -12,7 +12,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, ProgramState, Recorded
-from aoti_debug.compare.worker.program import evaluate_program
+from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.runs.run.saved_outputs import write_tensor
 

@@ -1,4 +1,4 @@
-"""Evaluates a whole program in eager from the model's inputs, and compares what launches wrote with it. In a child.
+"""Evaluates the whole graph that kernels come from, in eager, and compares what launches wrote with it. In a child.
 
 A value is dropped after the last node that reads it.
 """

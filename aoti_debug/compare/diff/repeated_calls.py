@@ -19,6 +19,7 @@ from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches
 from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensor, RecordedTensors, TensorPair
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Kernel, Role
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, span_of
@@ -169,6 +170,7 @@ def _spans(pairs: Sequence[TensorPair]) -> list[ByteRange]:
 
 
 _RANDOM, _ATOMICS, _UNWRITTEN = "random numbers", "atomics", "memory that nothing has written"
+_ATEN = "aten."
 _PARALLEL = "#pragma omp parallel"
 ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
 
@@ -267,6 +269,9 @@ def _causes(run: RunDir, launch: Launch, kernels: dict[str, Kernel]) -> Iterator
     operator = run.manifest.operator(launch.site.op) if launch.site.op else None
     if operator is not None and operator.random:
         yield f"{_RANDOM}, which it draws"
+    if traits_of(launch.site.kind).user_operator and not launch.site.op.startswith(_ATEN):
+        yield "a generator or a state of its own: it is a custom operator, which need not declare them"
+        yield "a race, or a read of memory that nothing has written, in that operator"
     tensors = RecordedTensors(run)
     names = launch.site.launches or (launch.site.kernel,)
     sources = [kernels[name].source for name in names if name in kernels]

@@ -22,7 +22,7 @@ from aoti_debug.compare.diff.repeated_calls import (
     overlapping,
 )
 from aoti_debug.compare.diff.text import repeat_lines
-from aoti_debug.package.manifest import Role
+from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.factories import arg, triton_kernel
@@ -88,6 +88,23 @@ def test_threads_may_race(tmp_path: Path) -> None:
     source = "void triton_first(float* out_ptr0) {\n    #pragma omp parallel num_threads(2)\n}\n"
     found = compared(tmp_path, [[X, X + 1], [X * 2, X * 2 + 1]], source=source)
     assert found.launches[0].causes == ("threads: they compute parts of it, and may race",)
+    assert repeat_lines(found)[-1].endswith("then repro.py --repeat 100 look for races")
+
+
+def test_a_custom_operator_may_have_a_state_of_its_own(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("x",))
+    for call in range(2):
+        recorder.journal.call_begin(call=call)
+        recorder.launch("mine", {"x": X}, {"buf0": X + call}, op="mine::noisy.default", kind=Kind.PROXY, call=call)
+        recorder.journal.call_end(launches=1, call=call)
+    recorder.journal.run_end()
+    found = compare_calls(recorder.run())
+    (only,) = found.launches
+    assert [cause.partition(":")[0] for cause in only.causes] == [
+        "a generator or a state of its own",
+        "a race, or a read of memory that nothing has written, in that operator",
+    ]
+    assert not only.is_explained
     assert repeat_lines(found)[-1].endswith("then repro.py --repeat 100 look for races")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,74 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Form, Kernel, Site
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import printable
+from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.package.recording.values import Absent, Tensor, Value
 from aoti_debug.runs.diagnosis.verdict import Verdict
-from aoti_debug.runs.rundir import launch_names
-from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
+from aoti_debug.runs.rundir.run_directory import RunDir, is_launch_id, name_hint
 from aoti_debug.runs.rundir.run_json import EMBEDDED
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
+
+_SHORTENED = "…"  # in the middle of a name that a table has no room for
+_LINE = re.compile(r"[^:]+:\d+")
+_PATTERN = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class NamedLaunches:
+    """The launches that a word names: the id, the kernel or the line of the model, as `aoti-debug show` prints them.
+
+    Attributes:
+        is_one: it names one launch, or those of one kernel; False for a pattern, and for what several names begin with.
+    """
+
+    launches: tuple[Launch, ...]
+    is_one: bool
+
+
+def launches_named(run: RunDir, word: str) -> NamedLaunches | None:
+    """The launches that a word names; None if it names none.
+
+    Args:
+        word: "0.3", "3", a kernel, a pattern (fnmatch), the beginning of a name, a name that was shortened, or
+            "model.py:23".
+
+    Raises:
+        RunDirError: it is the id of a launch that the run does not have.
+    """
+    if is_launch_id(word):
+        return NamedLaunches((run.launch(word),), is_one=True)
+    for pattern in (word, word.replace(_SHORTENED, "*"), f"{word}*"):
+        launches = run.launches_of(pattern)
+        if launches:
+            kernels = {launch.kernel for launch in launches}
+            return NamedLaunches(launches, is_one=len(kernels) == 1 and (word in kernels or not _PATTERN.search(word)))
+    if _LINE.fullmatch(word):
+        sites = SiteFilter(lines=(word,)).site_ids(run.manifest.sites)
+        launches = tuple(launch for launch in run.launches if launch.site.id in sites)
+        return NamedLaunches(launches, is_one=False) if launches else None
+    return None
+
+
+def unknown_name(run: RunDir, word: str, what: str, others: Iterable[str] = ()) -> UsageError:
+    """The error for a word that names no launch.
+
+    Args:
+        what: what it is not: "neither a kernel nor a launch".
+        others: further names that would do.
+    """
+    known = tuple(dict.fromkeys((*run.kernels(), *(site.kernel for site in run.manifest.sites))))
+    if word in known:
+        return UsageError(f"{word} was not launched in run {run.path.name}", hint=name_hint(word, run.kernels()))
+    return UsageError(
+        f"{word!r} is {what} of run {run.path.name}", hint=name_hint(word, dict.fromkeys((*known, *others)))
+    )
 
 
 def find_launch(run: RunDir, word: str, launch: str | None, suspects: Sequence[Launch] = ()) -> Launch:
     """The launch that a word names: of several the one that is chosen, else one that is suspected, else the first.
 
     Args:
-        word: as `launch_names.find` takes it; "" for what the run's fault is laid to.
+        word: as `launches_named` takes it; "" for what the run's fault is laid to.
         launch: "0.3", or None.
         suspects: the launches that the run's fault may be laid to.
 
@@ -37,9 +93,9 @@ def find_launch(run: RunDir, word: str, launch: str | None, suspects: Sequence[L
     """
     if not word:
         return run.launch(launch) if launch is not None else _suspected(run, suspects)
-    named = launch_names.find(run, word)
+    named = launches_named(run, word)
     if named is None:
-        raise launch_names.unknown(run, word, "neither a kernel nor a launch")
+        raise unknown_name(run, word, "neither a kernel nor a launch")
     launches = named.launches
     if launch is not None:
         chosen = run.launch(launch)

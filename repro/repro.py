@@ -73,7 +73,7 @@ class ReproOptions:
     """The launch to replay, and where its repro is written.
 
     Attributes:
-        kernel: what `launch_names.find` takes: a launch, a kernel, a pattern, a line; "" for what the fault is laid to.
+        kernel: a launch, a kernel, a pattern of names, a line of the model; "" for what the fault is laid to.
         run: a run that is open, a run directory or its name; None for the newest run.
         launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
         output: what to write; None for `repro_<kernel>_<launch>` in the home, with `.py` if it is one file.

@@ -19,7 +19,7 @@ def test_the_table_of_names_holds_every_error() -> None:
 
 
 def test_an_input_that_differs_twice_is_named_once() -> None:
-    sentence = "input 0 (x) is float32[9]; the model was exported for int64[8]"
+    sentence = "input 0 (x) is float32[9]; the model takes int64[8]"
     pairs = (("dtype", "convert it"), ("shape", "its shape has to be [8]"))
     differences = [Mismatch("x", 0, kind, "int64[8]", "float32[9]", sentence, advice) for kind, advice in pairs]
     error = InputMismatch(differences)

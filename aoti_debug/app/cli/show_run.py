@@ -148,11 +148,11 @@ def select(what: str | None, run: str | None) -> Selection:
     opened = diagnosed.run
     if what is None:
         return Selection(diagnosed, None)
-    from aoti_debug.runs.rundir import launch_names  # the table of a run does without it
+    from aoti_debug.repro.recorded_launch import launches_named, unknown_name  # the table of a run does without it
 
-    named = launch_names.find(opened, what)
+    named = launches_named(opened, what)
     if named is None:
-        raise launch_names.unknown(opened, what, "neither a run, nor a kernel, nor a launch", recorded_runs.names())
+        raise unknown_name(opened, what, "neither a run, nor a kernel, nor a launch", recorded_runs.names())
     return Selection(diagnosed, named.launches, in_full=named.is_one)
 
 

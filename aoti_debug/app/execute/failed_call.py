@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.app.execute import kept_inputs, kept_weights
-from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd
+from aoti_debug.app.execute.call_file import KeptCall, KeptEnd
+from aoti_debug.app.execute.kept_inputs import NOT_FINITE
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import MEMBER, Manifest
@@ -219,7 +220,8 @@ def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
         return _last(called.calls), "nothing was seen in it"
     numbers = [launch.key.call for launch in verdict.suspects if launch.key.kind is CallKind.MODEL]
     guilty = next((call for call in called.calls if call.number in numbers), None)
-    return guilty or _last(called.calls), verdict.what
+    is_outside = not verdict.suspects and called.run.timeline.calls and all(x.ended for x in called.run.timeline.calls)
+    return guilty or _last(called.calls), f"{verdict.what}, outside of its calls" if is_outside else verdict.what
 
 
 def _nothing(_: CalledPackage) -> KeptCall | None:

@@ -6,25 +6,19 @@ a crash. A model has a few such files, which its calls use in turn. torch sees n
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import math
-import mmap
 import os
 import shutil
-import struct
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from aoti_debug.app.execute.call_file import CallFile, KeptCall, KeptEnd, bytes_of, call_in, key_of
 from aoti_debug.app.execute.kept_weights import GivenWeights
-from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
-from aoti_debug.base.machine.files import json_data
 
 if TYPE_CHECKING:
     import torch
@@ -33,9 +27,6 @@ _Result = TypeVar("_Result")
 FOLDER = "calls"  # of a run directory
 NOT_FINITE = "not_finite.bin"  # the file of the first call whose results were not finite
 _HISTORY = 4  # calls that have returned and whose inputs are still there
-_HEADER = struct.Struct("<qqqq")  # the number of the call, how it ended, when it began, bytes of the layouts
-_END = 8  # the byte in it that says how the call ended
-_ALIGNMENT = 64
 _LARGEST = 1 << 30  # bytes of a call that are kept, unless all calls are to be kept
 _SHARE = 0.05  # of the time of the calls that copies may take, unless all calls are to be kept
 _INTERRUPTED = 4  # times the least time of a copy: what it takes beyond was not its own
@@ -68,81 +59,6 @@ class PackageUse:
         return run(inputs, *arguments, **keywords)
 
 
-class ReplacedPackages(Protocol):
-    """The packages that are loaded in the place of others."""
-
-    def remember_program(self, compiled: Any, program: Callable[[], Any], configs: Mapping[str, Any]) -> None:
-        """Receives each package or library that was compiled, a path or a file in memory, or a list of files."""
-
-    def use(self, path: str, model: str) -> PackageUse:
-        """The package that a loader is to load in the place of another one, or of a library."""
-
-
-class KeptEnd(IntEnum):
-    """The state of a call: it has not ended, has returned, or has raised an exception."""
-
-    OPEN = 0
-    RETURNED = 1
-    RAISED = 2
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """A tensor in a file.
-
-    Attributes:
-        begin: of its bytes, after the layouts.
-        bytes: from its first element to its last.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    begin: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class _Layouts:
-    tensors: tuple[_Layout, ...]
-
-
-@dataclass(frozen=True)
-class KeptCall:
-    """A call that was kept.
-
-    Attributes:
-        number: from 0, among the calls of the model in its process.
-        began: when, in nanoseconds of the monotonic clock, which all processes share.
-        file: holds its tensors.
-    """
-
-    number: int
-    end: KeptEnd
-    began: int
-    file: Path
-
-    def tensors(self) -> list[torch.Tensor]:
-        """Its tensors, on the CPU, with the strides that they had.
-
-        Raises:
-            OSError, ValueError: the file cannot be read.
-        """
-        import torch
-
-        data = bytearray(self.file.read_bytes())
-        size = _HEADER.unpack_from(data)[3]
-        layouts = json_data.parse(_Layouts, bytes(data[_HEADER.size : _HEADER.size + size])).tensors
-        found = []
-        for layout in layouts:
-            begin, dtype = _aligned(_HEADER.size + size) + layout.begin, getattr(torch, layout.dtype)
-            whole = torch.empty(0, dtype=dtype)
-            if layout.bytes:
-                whole = torch.frombuffer(data, dtype=torch.uint8, count=layout.bytes, offset=begin).clone().view(dtype)
-            found.append(whole.as_strided(layout.shape, layout.strides))
-        return found
-
-
 def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCall]:
     """The calls of a model that were kept; the one whose results were not finite comes last.
 
@@ -152,14 +68,7 @@ def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCa
     """
     folder = _folder(run, process, package, order)
     files = sorted(folder.glob("*.bin"), key=lambda file: (file.name == NOT_FINITE, file))
-    found = []
-    for file in files:
-        with file.open("rb") as opened:
-            header = opened.read(_HEADER.size)
-        if len(header) == _HEADER.size:
-            number, end, began, _ = _HEADER.unpack(header)
-            found.append(KeptCall(number, KeptEnd(end), began, file))
-    return found
+    return [call for file in files if (call := call_in(file)) is not None]
 
 
 def kept_settings(run: Path, process: int) -> dict[str, Any] | None:
@@ -206,7 +115,7 @@ class KeptInputs(PackageUse):
         self._lock = threading.Lock()
         self._folder: Path | None = None
         self._numbers = itertools.count()
-        self._files: list[_File] = []  # that no call uses, the one that was used last at the end
+        self._files: list[CallFile] = []  # that no call uses, the one that was used last at the end
         self._names = itertools.count()
         self._seconds_of_copies = self._seconds_of_calls = 0.0
         self._has_not_finite = False
@@ -239,10 +148,10 @@ class KeptInputs(PackageUse):
                 self._files.append(file)
         return results
 
-    def _kept(self, number: int, inputs: Sequence[torch.Tensor]) -> _File | None:
+    def _kept(self, number: int, inputs: Sequence[torch.Tensor]) -> CallFile | None:
         """The file that the inputs of a call were copied into; None where they were not."""
         try:
-            key = tuple([(tensor.is_cpu, tensor.dtype, tensor.shape, tensor.stride()) for tensor in inputs])
+            key = key_of(inputs)
             file = self._file(key)
             if file is None:
                 return None
@@ -262,12 +171,12 @@ class KeptInputs(PackageUse):
             return None
         return file
 
-    def _file(self, key: tuple[Any, ...]) -> _File | None:
+    def _file(self, key: tuple[Any, ...]) -> CallFile | None:
         """A file that no call uses, with room for tensors of these layouts; None where they are not to be copied.
 
         A copy would break the capture of a CUDA graph; or wait for a device, or take a good part of the time.
         """
-        is_of_cpu = False not in [entry[0] for entry in key]
+        is_of_cpu = False not in [entry[0] for entry in key[0]]
         if not is_of_cpu and _is_captured():
             return None
         takes_little = self._seconds_of_copies < max(_MEASURED, _SHARE * self._seconds_of_calls)
@@ -282,10 +191,10 @@ class KeptInputs(PackageUse):
             return file
         if file is not None:
             file.close()
-        if not self._keeps_all and _layouts(key)[1] > _LARGEST:
+        if not self._keeps_all and bytes_of(key) > _LARGEST:
             self._end()
             return None
-        return _File(self._folder / f"{next(self._names)}.bin" if file is None else file.path, key)
+        return CallFile(self._folder / f"{next(self._names)}.bin" if file is None else file.path, key)
 
     def _new_folder(self) -> Path:
         """The folder of this model. Its number is that of the run of the package that the model's first call begins."""
@@ -311,74 +220,6 @@ def _count_fork() -> None:
 _forks = 0  # that this process comes from
 os.register_at_fork(after_in_child=_count_fork)
 _orders: defaultdict[tuple[Path, int, str], Iterator[int]] = defaultdict(itertools.count)
-
-
-class _File:
-    """A file for the tensors of one call, mapped into memory.
-
-    Args:
-        key: of each tensor whether it is on the CPU, its dtype, shape and strides.
-
-    Attributes:
-        filled: when it got the tensors that are in it, by time.perf_counter.
-        least: the least time that a copy into it took, in seconds.
-
-    Raises:
-        OSError: there is no room.
-    """
-
-    def __init__(self, path: Path, key: tuple[Any, ...]) -> None:
-        layouts, size = _layouts(key)
-        text = json_data.to_text(layouts, indent=None).encode()
-        begin = _aligned(_HEADER.size + len(text))
-        self.path = path
-        self.folder = path.parent
-        self.key = key
-        self.filled, self.least = 0.0, math.inf
-        with path.open("w+b") as file:
-            os.posix_fallocate(file.fileno(), 0, begin + size)  # a page without room would kill the process
-            self._memory = mmap.mmap(file.fileno(), begin + size)
-        self._memory[_HEADER.size : _HEADER.size + len(text)] = text
-        self._bytes_of_layouts = len(text)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        places = [(address + begin + layout.begin, layout.bytes) for layout in layouts.tensors]
-        self._places = [(is_of_cpu, *place) for (is_of_cpu, *_), place in zip(key, places, strict=True)]
-
-    def fill(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Copies the tensors of a call."""
-        _HEADER.pack_into(self._memory, 0, number, 0, time.monotonic_ns(), self._bytes_of_layouts)
-        for tensor, (is_of_cpu, address, size) in zip(tensors, self._places, strict=True):
-            if not size:
-                continue
-            source = tensor if is_of_cpu else tensor.detach().as_strided((size // tensor.element_size(),), (1,)).cpu()
-            ctypes.memmove(address, source.data_ptr(), size)
-
-    def end(self, end: KeptEnd) -> None:
-        """Says how the call ended."""
-        self._memory[_END] = end
-
-    def rename(self, name: str) -> None:
-        """Gives the file another name, under which it stays as it is."""
-        self.path = self.path.rename(self.path.with_name(name))
-
-    def close(self) -> None:
-        """Deletes the file."""
-        self.path.unlink(missing_ok=True)
-
-
-def _layouts(key: tuple[Any, ...]) -> tuple[_Layouts, int]:
-    """The layouts of tensors one after the other, and how many bytes they take."""
-    found, end = [], 0
-    for _, dtype, shape, strides in key:
-        last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-        size = 0 if 0 in shape else (last + 1) * dtype.itemsize
-        found.append(_Layout(str(dtype).removeprefix("torch."), tuple(shape), tuple(strides), end, size))
-        end = _aligned(end + size)
-    return _Layouts(tuple(found)), end
-
-
-def _aligned(position: int) -> int:
-    return -(-position // _ALIGNMENT) * _ALIGNMENT
 
 
 def _is_captured() -> bool:

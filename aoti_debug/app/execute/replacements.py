@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.app.execute.script_environment import AfterImport, ScriptSettings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from aoti_debug.app.execute.kept_inputs import PackageUse, ReplacedPackages
+    from aoti_debug.app.execute.kept_inputs import PackageUse
     from aoti_debug.app.execute.recorded_packages import RecordedPackages
     from aoti_debug.base.machine.user_code import UserCode
 
@@ -51,6 +51,16 @@ _CHANGES = (  # and those that may launch something besides
     "update_constant_buffer_from_cpu",
     "swap_constant_buffer",
 )
+
+
+class ReplacedPackages(Protocol):
+    """The packages that are loaded in the place of others."""
+
+    def remember_program(self, compiled: Any, program: Callable[[], Any], configs: Mapping[str, Any]) -> None:
+        """Receives each package or library that was compiled, a path or a file in memory, or a list of files."""
+
+    def use(self, path: str, model: str) -> PackageUse:
+        """The package that a loader is to load in the place of another one, or of a library."""
 
 
 def install() -> None:

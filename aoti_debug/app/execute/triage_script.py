@@ -34,6 +34,7 @@ from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage
 
@@ -214,10 +215,12 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
         finding = replace(finding, warnings=(*finding.warnings, others))
     if failed.frozen:
         finding = replace(finding, warnings=(*finding.warnings, _frozen_text(failed.frozen)))
-    if finding.kind.is_fault:
-        return finding
-    finding = _with_other_packages(finding, failed)
     call = "the last call" if failed.number is None else f"call {failed.number}"
+    if finding.kind.is_fault:
+        if finding.kind != CONTRACT or verdict is None or not verdict.suspects:
+            return finding
+        return replace(finding, evidence=(*finding.evidence, f"in the script, {call} ended with: {_ended(verdict)}"))
+    finding = _with_other_packages(finding, failed)
     is_over = finding.kind == UNFINISHED
     if verdict is not None:
         seen = finding_of(failed.run, verdict)
@@ -231,6 +234,12 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
     alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, {result}"
     kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
     return replace(finding, kind=kind, warnings=(alone, *finding.warnings))
+
+
+def _ended(verdict: Verdict) -> str:
+    """ "index out of bounds: 0 <= tmp2 < 50L in 0.0 cpp_fused_embedding_0"."""
+    where = wording.join_truncated([f"{launch.id} {launch.kernel}" for launch in verdict.suspects], 1)
+    return f"{wording.first_line(verdict.what)} in {where}"
 
 
 def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:

@@ -121,16 +121,19 @@ def given_or_embedded(package: Artifact, given: str | None) -> Inputs:
 
     Raises:
         ArtifactError: there are none, or they cannot be read.
-        InputMismatch: they do not fit.
+        InputMismatch: they do not fit, or a generated kernel reads the memory of one that torch negates or conjugates.
     """
     signature = read_signature(package)
     if given:
-        return read(given, signature)
-    embedded = read_embedded(package)
-    if embedded is None:
-        raise missing_inputs_error(str(package.path), signature)
-    check(embedded, signature, "the package")
-    return embedded
+        inputs, where = read(given, signature), given
+    else:
+        embedded = read_embedded(package)
+        if embedded is None:
+            raise missing_inputs_error(str(package.path), signature)
+        inputs, where = embedded, "the package"
+        check(inputs, signature, where)
+    _check_marks(inputs, package, signature, where)
+    return inputs
 
 
 def read_signature(package: Artifact) -> ModelSignature:
@@ -173,6 +176,21 @@ def check(inputs: Inputs, signature: ModelSignature, where: str) -> None:
     mismatches = validate.mismatches(_flatten(inputs), signature, where)
     if mismatches:
         raise InputMismatch(mismatches)
+
+
+def _check_marks(inputs: Inputs, package: Artifact, signature: ModelSignature, where: str) -> None:
+    """Checks that no generated kernel reads the memory of inputs that torch negates or conjugates when it reads them.
+
+    Raises:
+        InputMismatch: one does.
+    """
+    import torch
+
+    values = _flatten(inputs)
+    if any(isinstance(value, torch.Tensor) and (value.is_neg() or value.is_conj()) for value in values):
+        mismatches = validate.marked_mismatches(values, signature, package.manifest(), where)
+        if mismatches:
+            raise InputMismatch(mismatches)
 
 
 def _flatten(inputs: Inputs) -> list[Any]:

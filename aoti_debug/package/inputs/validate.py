@@ -10,7 +10,8 @@ from aoti_debug.base import dtypes
 from aoti_debug.base.errors import Mismatch
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
-from aoti_debug.package.manifest import Constant
+from aoti_debug.package.launch_traits import traits_of
+from aoti_debug.package.manifest import Constant, Manifest, Site
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +39,45 @@ def mismatches(values: Sequence[Any], signature: ModelSignature, where: str) -> 
         for position, (leaf, value) in enumerate(zip(signature.leaves, values, strict=True))
         for mismatch in checker.check(position, leaf, value)
     )
+
+
+def marked_mismatches(
+    values: Sequence[Any], signature: ModelSignature, manifest: Manifest, where: str
+) -> tuple[Mismatch, ...]:
+    """The inputs that torch negates or conjugates when it reads them, where a generated kernel reads their memory.
+
+    Operators of torch apply such a mark, generated kernels do not.
+
+    Args:
+        values: flattened inputs that fit the signature.
+        where: their source, for the messages.
+    """
+    leaves = [position for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
+    tensors = [value for value in values if _is_tensor(value)]
+    if not len(leaves) == len(tensors) == len(manifest.inputs):
+        return ()
+    readers = _readers(manifest.sites)
+    return tuple(
+        _marked_mismatch(signature.leaves[position], position, tensor, readers[variable], where)
+        for position, tensor, variable in zip(leaves, tensors, manifest.inputs, strict=True)
+        if (tensor.is_neg() or tensor.is_conj()) and variable in readers
+    )
+
+
+def _readers(sites: Sequence[Site]) -> dict[str, str]:
+    """The first generated kernel that is passed the memory of a variable, by the variable."""
+    generated = [site for site in sites if traits_of(site.kind).compiled_for_layouts]
+    return {argument.base or argument.name: site.kernel for site in reversed(generated) for argument in site.args}
+
+
+def _marked_mismatch(leaf: Leaf, position: int, tensor: Tensor, reader: str, where: str) -> Mismatch:
+    is_negative = tensor.is_neg()
+    mark, change = ("is_neg()", "negated") if is_negative else ("is_conj()", "conjugated")
+    sentence = (
+        f"{_subject(position, leaf, where)} is only marked as {change} ({mark}); {reader} reads its memory as it is"
+    )
+    advice = f"write the numbers out: {_variable(leaf)}.resolve_{'neg' if is_negative else 'conj'}()"
+    return Mismatch(leaf.name, position, "mark", f"not {mark}", mark, sentence, advice)
 
 
 def weight_mismatches(given: Mapping[str, Any], constants: Iterable[Constant]) -> tuple[Mismatch, ...]:
@@ -170,7 +210,7 @@ class _Checker:
             return
         promised = _list(["?" if stride is None else stride for stride in expected])
         sentence = (
-            f"{self._subject(position, leaf)} has strides {_list(actual)}; the model was exported for {promised} and "
+            f"{self._subject(position, leaf)} has strides {_list(actual)}; the model takes {promised} and "
             "reads its memory with those"
         )
         advice = _layout_advice(_variable(leaf), value, expected)
@@ -178,7 +218,7 @@ class _Checker:
 
     def _device_mismatch(self, position: int, leaf: Leaf, value: Tensor) -> Mismatch:
         expected = self._devices.get(leaf.device, leaf.device)
-        why = f"the model was exported for {expected}" if expected == leaf.device else f"another input is on {expected}"
+        why = f"the model takes it on {expected}" if expected == leaf.device else f"another input is on {expected}"
         sentence = f"{self._subject(position, leaf)} is on {value.device}; {why}"
         return Mismatch(
             leaf.name,
@@ -192,11 +232,15 @@ class _Checker:
 
     def _leaf_mismatch(self, position: int, leaf: Leaf, value: Any, kind: str, advice: str) -> Mismatch:
         actual = _describe(value)
-        sentence = f"{self._subject(position, leaf)} is {actual}; the model was exported for {leaf}"
+        sentence = f"{self._subject(position, leaf)} is {actual}; the model takes {leaf}"
         return Mismatch(leaf.name, position, kind, str(leaf), actual, sentence, advice)
 
     def _subject(self, position: int, leaf: Leaf) -> str:
-        return f"input {position}{f' ({leaf.name})' if leaf.name else ''} of {self._where}"
+        return _subject(position, leaf, self._where)
+
+
+def _subject(position: int, leaf: Leaf, where: str) -> str:
+    return f"input {position}{f' ({leaf.name})' if leaf.name else ''} of {where}"
 
 
 def _variable(leaf: Leaf) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import defaultdict
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.app.execute import kept_inputs
-from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd, KeptInputs, kept_calls
+from aoti_debug.app.execute import call_file, kept_inputs
+from aoti_debug.app.execute.call_file import KeptCall, KeptEnd
+from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptInputs, kept_calls
 
 
 def doubled(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -50,6 +52,36 @@ def test_tensors_are_what_they_were(tmp_path: Path) -> None:
     for tensor, original, before in zip(found.tensors(), inputs, expected, strict=True):
         assert (tensor.dtype, tensor.shape, tensor.stride()) == (before.dtype, before.shape, original.stride())
         assert torch.equal(tensor, before)
+
+
+def test_tensors_share_what_memory_they_shared(tmp_path: Path) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+    base, bytes_ = torch.arange(40.0), torch.arange(64, dtype=torch.uint8)
+    inputs = [base[20:], base[:8], base[4:12].view(2, 4).t(), torch.ones(3), base[20:], base[12:16]]
+    inputs += [bytes_[1:9], bytes_[4:12].view(torch.float32), base[3:3], torch.zeros(0)]
+    use.call(lambda _: [], inputs)
+    found = kept(tmp_path)[0].tensors()
+    for tensor, original in zip(found, inputs, strict=True):
+        assert (tensor.shape, tensor.stride()) == (original.shape, original.stride())
+        assert torch.equal(tensor.nan_to_num(), original.nan_to_num())
+    shared = [(0, 4), (1, 2), (6, 7)]
+    for one, other in itertools.combinations(range(len(found)), 2):
+        same = found[one].untyped_storage().data_ptr() == found[other].untyped_storage().data_ptr() != 0
+        assert same == ((one, other) in shared)
+    assert found[2].data_ptr() - found[1].data_ptr() == 16
+    found[1][4] = -1
+    assert found[2][0, 0] == -1
+    assert kept(tmp_path)[0].file.stat().st_size < 2048
+
+
+def test_what_torch_negates_and_conjugates(tmp_path: Path) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+    conjugate = torch.randn(3, 2, dtype=torch.complex64).conj()
+    inputs = [conjugate, conjugate.imag, conjugate.imag.resolve_neg(), torch.ones(2)]
+    use.call(lambda _: [], inputs)
+    for tensor, original in zip(kept(tmp_path)[0].tensors(), inputs, strict=True):
+        assert torch.equal(tensor, original)
+        assert (tensor.is_neg(), tensor.is_conj()) == (original.is_neg(), original.is_conj())
 
 
 def test_the_last_calls_and_the_one_that_failed(tmp_path: Path) -> None:
@@ -127,14 +159,14 @@ def test_nothing_is_kept_that_costs_too_much(tmp_path: Path, monkeypatch: pytest
 def test_a_copy_that_another_process_has_interrupted_is_not_what_copies_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill = kept_inputs._File.fill
+    fill = call_file.CallFile.fill
 
     def interrupted(file: Any, number: int, inputs: list[torch.Tensor]) -> None:
         fill(file, number, inputs)
         if number == 30:
             time.sleep(0.15)
 
-    monkeypatch.setattr(kept_inputs._File, "fill", interrupted)
+    monkeypatch.setattr(call_file.CallFile, "fill", interrupted)
     monkeypatch.setattr(kept_inputs, "_MEASURED", 0.1)
     use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
     for _ in range(40):
@@ -158,7 +190,9 @@ def test_a_device_that_has_failed_says_so_in_the_call(tmp_path: Path, monkeypatc
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", fails)
     use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
-    on_gpu: Any = SimpleNamespace(is_cpu=False, dtype=torch.float32, shape=(1,), stride=lambda: (1,), nbytes=4)
+    storage = SimpleNamespace(data_ptr=lambda: 64)
+    layout = {"dtype": torch.float32, "shape": (1,), "stride": lambda: (1,), "untyped_storage": lambda: storage}
+    on_gpu: Any = SimpleNamespace(is_cpu=False, is_neg=lambda: False, is_conj=lambda: False, nbytes=4, **layout)
     assert use.call(lambda _: [], [on_gpu]) == []
     assert not use._is_ended  # what comes later is kept again
     assert not kept(tmp_path)

@@ -107,31 +107,31 @@ def test_reads_safetensors_by_name_or_position(
         ),
         (
             (X.double(), Y),
-            "input 0 (x) of {path} is float64[2, 3] on cpu; the model was exported for float32[2, 3] on cpu",
+            "input 0 (x) of {path} is float64[2, 3] on cpu; the model takes float32[2, 3] on cpu",
             "convert it: x.to(torch.float32)",
         ),
         (
             (X, Y[:1]),
-            "input 1 (y) of {path} is int64[1] on cpu; the model was exported for int64[2] on cpu",
+            "input 1 (y) of {path} is int64[1] on cpu; the model takes int64[2] on cpu",
             "its shape has to be [2]",
         ),
         (
             (X, Y.reshape(1, 2)),
-            "input 1 (y) of {path} is int64[1, 2] on cpu; the model was exported for int64[2] on cpu",
+            "input 1 (y) of {path} is int64[1, 2] on cpu; the model takes int64[2] on cpu",
             "its shape has to be [2]",
         ),
         (
             (X, Y.to("meta")),
-            "input 1 (y) of {path} is on meta; the model was exported for cpu",
+            "input 1 (y) of {path} is on meta; the model takes it on cpu",
             "move it: y.to('cpu')",
         ),
         (
             (X.t().contiguous().t(), Y),
-            "input 0 (x) of {path} has strides [1, 2]; the model was exported for [3, 1] and reads "
+            "input 0 (x) of {path} has strides [1, 2]; the model takes [3, 1] and reads "
             "its memory with those",
             "change its layout: x.contiguous()",
         ),
-        ((X, 3), "input 1 (y) of {path} is 3; the model was exported for int64[2] on cpu", "y has to be a tensor"),
+        ((X, 3), "input 1 (y) of {path} is 3; the model takes int64[2] on cpu", "y has to be a tensor"),
     ],
 )
 def test_the_message_names_the_mismatched_input(tmp_path: Path, data: Any, message: str, hint: str) -> None:
@@ -162,7 +162,7 @@ def test_one_error_for_all_mismatches() -> None:
     with pytest.raises(InputMismatch) as caught:
         input_files.check(Inputs((X, X), {}), BOTH, "in.pt")
     assert str(caught.value).splitlines() == [
-        "input 1 (y) of in.pt is float32[2, 3] on cpu; the model was exported for int64[2] on cpu",
+        "input 1 (y) of in.pt is float32[2, 3] on cpu; the model takes int64[2] on cpu",
     ]
     assert caught.value.hint == "convert it: y.to(torch.int64); its shape has to be [2]"
 
@@ -221,7 +221,7 @@ def test_an_input_without_a_name_is_told_by_its_position() -> None:
     with pytest.raises(InputMismatch) as caught:
         input_files.check(Inputs((torch.zeros(4, 3), torch.zeros(8, 3).t(), torch.zeros(5, 3)), {}), described, "in.pt")
     assert str(caught.value).splitlines()[::2] == [
-        "input 1 of in.pt has strides [1, 3]; the model was exported for [8, 1] and reads its memory with those",
+        "input 1 of in.pt has strides [1, 3]; the model takes [8, 1] and reads its memory with those",
     ]
     assert caught.value.hint.split("; ") == [
         "change its layout: tensor.contiguous()",

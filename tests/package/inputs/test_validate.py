@@ -1,12 +1,16 @@
-"""Weights that a script gives a loaded model: torch takes their bytes, whatever their shape, dtype and strides are."""
+"""Tensors whose bytes torch takes as they are: weights of any layout, and inputs that it negates or conjugates."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 
-from aoti_debug.package.inputs.validate import weight_mismatches
-from aoti_debug.package.manifest import Constant
+from aoti_debug.package.inputs.signature import Leaf, ModelSignature
+from aoti_debug.package.inputs.validate import marked_mismatches, weight_mismatches
+from aoti_debug.package.manifest import Constant, Kind
+from tests.factories import arg, make_manifest, site
 
 CONSTANTS = (
     Constant("l_weight", "l.weight", "float32", (4, 6), (6, 1), folded=False),
@@ -62,3 +66,25 @@ def test_each_property_that_torch_does_not_check(given: torch.Tensor, kind: str,
 def test_no_elements_are_not_one_element() -> None:
     (found,) = weight_mismatches({"count": torch.ones(0, dtype=torch.int64)}, CONSTANTS)
     assert found.kind == "shape"
+
+
+MARKED = ModelSignature(
+    (Leaf("n", constant="3"), Leaf("x", "torch.float32", "cpu"), Leaf("z", "torch.complex64", "cpu"))
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "kernels"),
+    [(Kind.CPP, "arg0_1", ["x"]), (Kind.CPP, "arg1_1", ["z"]), (Kind.CPP, "buf0", []), (Kind.SHIM_OUT, "arg0_1", [])],
+)
+def test_only_generated_kernels_do_not_see_that_torch_negates_or_conjugates(
+    kind: Kind, name: str, kernels: list[str]
+) -> None:
+    view = arg("arg9_1_view", base=name)
+    manifest = replace(make_manifest(site("k", view, kind=kind)), inputs=("arg0_1", "arg1_1"))
+    pairs = torch.randn(4, 2)
+    conjugate = torch.view_as_complex(pairs).conj()
+    found = marked_mismatches([3, conjugate.imag, conjugate], MARKED, manifest, "the package")
+    assert [mismatch.name for mismatch in found] == kernels
+    assert all(f"({mismatch.found}); k reads its memory as it is" in mismatch.sentence for mismatch in found)
+    assert marked_mismatches([3, pairs[:, 0], conjugate.resolve_conj()], MARKED, manifest, "the package") == ()

@@ -127,8 +127,7 @@ def test_reads_safetensors_by_name_or_position(
         ),
         (
             (X.t().contiguous().t(), Y),
-            "input 0 (x) of {path} has strides [1, 2]; the model takes [3, 1] and reads "
-            "its memory with those",
+            "input 0 (x) of {path} has strides [1, 2]; the model takes [3, 1] and reads its memory with those",
             "change its layout: x.contiguous()",
         ),
         ((X, 3), "input 1 (y) of {path} is 3; the model takes int64[2] on cpu", "y has to be a tensor"),

@@ -19,7 +19,7 @@ from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.runs.rundir.formats.tensor_file_format import chunks
 from aoti_debug.runs.rundir.formats.weight_reference import is_reference
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader

@@ -19,9 +19,9 @@ from aoti_debug.package.pt2.archive import printable
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.package.recording.values import Absent, Tensor, Value
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir.launch import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir, is_launch_id, name_hint
 from aoti_debug.runs.rundir.run_json import EMBEDDED
-from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 
 _SHORTENED = "…"  # in the middle of a name that a table has no room for
 _LINE = re.compile(r"[^:]+:\d+")

@@ -26,8 +26,8 @@ from aoti_debug.repro.recorded_launch import (
 )
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir.formats.stored_tensor import bytes_of
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader

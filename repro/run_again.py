@@ -9,9 +9,9 @@ from aoti_debug.repro.recorded_launch import again_hint
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Launch
 
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 

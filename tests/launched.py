@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument
 
 
 def launched(run: RunDir) -> list[tuple[Any, ...]]:

@@ -56,7 +56,7 @@ PLACES = [(wing, folder) for wing, folders in WINGS.items() for folder in folder
 
 
 def place_of(parts: Sequence[str]) -> tuple[str, str]:
-    """The wing and the folder of a module: ("runs", "rundir") of aoti_debug.runs.rundir.timeline."""
+    """The wing and the folder of a module: ("runs", "rundir") of aoti_debug.runs.rundir.launch."""
     wing, first = parts[0], parts[1] if len(parts) > 1 else ""
     has_folder = first in WINGS[wing] or (first not in ("", "templates") and (PACKAGE / wing / first).is_dir())
     return wing, first if has_folder else OWN

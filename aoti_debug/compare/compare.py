@@ -51,8 +51,8 @@ from aoti_debug.runs.run.options import ModelCalls, RunOptions, check_inputs, re
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import ranks_directory, recorded_runs, run_directory, run_json
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 FOLDER = "sources"
 INDEPENDENT = ("checked", "interpret")  # modes of a repro that do not run the kernel's machine code

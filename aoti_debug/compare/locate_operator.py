@@ -15,8 +15,8 @@ from aoti_debug.compare.regions.regions import fault_region, find_region, find_r
 from aoti_debug.package.manifest import Manifest, ModelLine
 from aoti_debug.package.reference.node_text import place_in_subgraph
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, nodes_in, returned_nodes
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Provenance, Site
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 WHOLE = "(model)"  # the part of launches of which no module is known
 _ROOT = "L['self']"  # the path that torch gives the model itself

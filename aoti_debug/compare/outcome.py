@@ -22,7 +22,7 @@ from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, Place, place_of
 from aoti_debug.runs.diagnosis.verdict_text import element_text
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.show.finding import all_finding_lines
 
 WRONG_VALUE = FindingKind(

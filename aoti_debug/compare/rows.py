@@ -15,8 +15,8 @@ from aoti_debug.compare.suspects import suspects_of
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.reference.program import MODEL, USER_TRITON, NodeKind, Reference
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 
 def assemble(

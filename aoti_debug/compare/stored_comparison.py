@@ -20,8 +20,8 @@ from aoti_debug.compare.modules import LaunchTimes
 from aoti_debug.compare.outcome import kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.suspects import Alteration
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 FORMAT = 1
 NAME = "compare.json"

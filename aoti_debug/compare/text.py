@@ -14,7 +14,7 @@ from aoti_debug.compare.protocol.measurement import LARGEST, Advance, Element, M
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.show.place_columns import place_columns
 
 MAX_SUSPECTS = 6

@@ -35,9 +35,9 @@ from aoti_debug.runs.diagnosis.verdict_text import crash_text, finding_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.running_process import PackageState
 from aoti_debug.runs.rundir import run_directory, run_json
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage import session
 from aoti_debug.triage.checks import faults

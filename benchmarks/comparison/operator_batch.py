@@ -36,7 +36,7 @@ from aoti_debug.package.pt2 import load_program
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 from benchmarks.comparison.operator_results import NO_REPRO, REPLAYED, UNDEFINED, Outcome, Result
 from benchmarks.models import operator_samples
 from benchmarks.models.operator_samples import NoSamplesError, Operator, Program, Target

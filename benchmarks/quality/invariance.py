@@ -38,7 +38,7 @@ from aoti_debug.compare.invariance.varied_inputs import BATCH, LENGTH, Others
 from aoti_debug.compare.invariance.varying_launches import Invariance
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run.timed_pairs import PairedTimes
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 from benchmarks import cases
 from benchmarks.markdown import table
 from benchmarks.models import huggingface_models, ordinary_models

@@ -70,7 +70,7 @@ GROUPS = (
     ),
     Group(
         "launches",
-        ("aoti_debug/runs/rundir/timeline.py", "aoti_debug/runs/rundir/launches.py"),
+        ("aoti_debug/runs/rundir/launch.py", "aoti_debug/runs/rundir/timeline.py"),
         ("tests/runs/rundir/test_timeline.py", "tests/runs/rundir/test_run_directory.py"),
         4,
     ),

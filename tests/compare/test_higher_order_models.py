@@ -15,8 +15,8 @@ from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests.once import once
 
 pytestmark = pytest.mark.slow

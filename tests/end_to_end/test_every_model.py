@@ -16,8 +16,8 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir import load_tensors
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests.built_model import Built
 from tests.model_outputs import outputs
 from tests.paths import ROOT

@@ -18,7 +18,7 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.findings import FAULT, INCOMPLETE
 from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.rundir.timeline import LaunchStatus
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.session import triage
 from tests import archives, forked_script

@@ -22,8 +22,8 @@ from aoti_debug.package.manifest import ConfigOrigin, Kernel, Kind, PackageOrigi
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests.many_replays import replay_many
 from tests.paths import ROOT
 

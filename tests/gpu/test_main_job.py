@@ -23,8 +23,8 @@ from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, run_directory
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from tests.built_model import Built
 from tests.gpu.queued import BURST, QUEUED
 

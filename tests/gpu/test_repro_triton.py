@@ -20,8 +20,8 @@ from aoti_debug.repro.templates.kernel import Settings
 from aoti_debug.repro.templates.triton_kernel import TritonKernel
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from tests.built_model import Built
 from tests.many_replays import Replayed, replay_many
 

@@ -21,8 +21,8 @@ from aoti_debug.package.triton_config.infer import infer_config
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.recorded_launch import recorded_launch
 from aoti_debug.repro.repro import ReproOptions, write_repro
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests import archives
 from tests.compiled_triton import as_compiled
 from tests.many_replays import replay_many

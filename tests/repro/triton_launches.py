@@ -10,7 +10,7 @@ import torch
 from aoti_debug.package.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
 from aoti_debug.package.recording.values import Number
 from aoti_debug.repro.recorded_launch import RecordedLaunch
-from aoti_debug.runs.rundir.timeline import Grid, GridArgument
+from aoti_debug.runs.rundir.launch import Grid, GridArgument
 from tests.repro.inductor_sources import IMPORTS, helpers
 from tests.repro.repro_launches import LaunchBuilder
 

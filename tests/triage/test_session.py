@@ -26,9 +26,9 @@ from aoti_debug.repro.modes import Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, UNFINISHED, Finding, FindingKind, place_of
 from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage import session
 from aoti_debug.triage.build_failures.build_without import BuiltWithout

@@ -35,9 +35,9 @@ from aoti_debug.runs.run.script_process import ScriptProcess, UserScript
 from aoti_debug.runs.run.supervise import Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind, RunInfo, RunStage
-from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 _SHARED = ("stderr.log", crash_stacks.PYTHON, run_directory.PACKAGES, COMPILED)  # by the runs of a process
 _FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # as Ctrl-C, and who ends a server, send them

@@ -33,8 +33,8 @@ from aoti_debug.compare.what_if.what_if import Outputs
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.protocol import PRELOADED
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 
 @dataclass(frozen=True, kw_only=True)

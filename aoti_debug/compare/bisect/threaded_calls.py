@@ -24,10 +24,10 @@ from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import threads_json
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.threads_json import Jitter, ThreadCall, ThreadPlan, ThreadsRecord, WeightUpdates
-from aoti_debug.runs.rundir.timeline import Launch
 
 CALLS_OF_A_THREAD = 4  # by default
 HANGS_AFTER = 60.0  # seconds without a launch, by default: a deadlock is what threads may end in

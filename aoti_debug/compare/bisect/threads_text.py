@@ -13,9 +13,9 @@ from aoti_debug.compare.diff.repeated_calls import DifferenceKind, FirstDifferen
 from aoti_debug.compare.diff.thread_races import Meanwhile, RaceSide, ThreadRace
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.rundir import threads_json
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord
-from aoti_debug.runs.rundir.timeline import Launch
 
 MAX_LISTED = 3  # wrong calls
 _MAX_BESIDE = 4

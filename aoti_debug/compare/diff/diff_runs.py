@@ -24,9 +24,9 @@ from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Argument
 
 
 def replay_notes(a: RunDir, b: RunDir) -> Iterator[str]:

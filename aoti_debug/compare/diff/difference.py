@@ -12,8 +12,8 @@ from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.diff.pairs import LaunchPair, PairedBy, PairRelation, TensorPair
 from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
 from aoti_debug.package.manifest import Kernel, Manifest
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _MAX_NAMES = 4
 

@@ -17,8 +17,8 @@ from aoti_debug.compare.diff.difference import (
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 FORMAT = 1
 

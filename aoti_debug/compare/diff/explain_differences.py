@@ -40,8 +40,8 @@ from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _SLACK = 1 + 1e-6  # errors are measured in float64
 

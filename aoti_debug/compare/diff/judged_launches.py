@@ -14,7 +14,7 @@ from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 
 Place = tuple[LaunchKey, str]
 """A launch and one of its arguments."""

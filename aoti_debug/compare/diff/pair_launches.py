@@ -23,8 +23,8 @@ from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.package.recording.values import Number
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _Graph = tuple[str, str]
 

@@ -16,8 +16,8 @@ from aoti_debug.compare.regions.writes import LastWrites, begins_with_a_store
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name, span_of
 from aoti_debug.runs.rundir.formats.journal_records import TensorFile
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)
 

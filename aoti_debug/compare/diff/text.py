@@ -21,8 +21,8 @@ from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.compare.modules import fused_note
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _NAME = 48  # columns of the name of a setting
 MAX_LISTED = 8  # launches, settings or inputs that are listed unless all are asked for

@@ -26,8 +26,8 @@ from aoti_debug.package.manifest import Form, Kind, Role, Site
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir import threads_json
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus, ModelCall
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus, ModelCall
 
 MOST_LAUNCHES = 20_000  # of a run that are looked at, the first ones
 _OF_THE_MODEL = (Kind.PROXY, Kind.CUSTOM_SHIM)  # operators that may hold a lock of their own

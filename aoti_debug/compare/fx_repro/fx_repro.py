@@ -39,8 +39,8 @@ from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_inpu
 from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.repro.run_again import run_again
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 ISSUE = "issue.md"
 _FOLDERS = re.compile(r"(?:~|\.{0,2})(?:/[^/\s'\",:()]+)+/")

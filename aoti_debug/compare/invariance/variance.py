@@ -27,8 +27,8 @@ from aoti_debug.compare.what_if.substituted_run import Replace
 from aoti_debug.runs.rundir.formats import tensor_file_format
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.formats.stored_tensor import layout_of, open_tensor
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _SEVERAL = (
     "the size is in several of its dimensions: the sample's own elements have the same bits, those of it and of others "

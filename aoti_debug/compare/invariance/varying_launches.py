@@ -35,8 +35,8 @@ from aoti_debug.compare.invariance.varied_inputs import VariedSize
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.package.manifest import Site
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _SLACK = 1 + 1e-6  # errors are measured in float64
 _RANDOM = re.compile(r"inductor_rand\w*")  # names of nodes that Inductor makes of operators that draw numbers

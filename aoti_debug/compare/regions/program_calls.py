@@ -27,8 +27,8 @@ from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
 def program_runs(

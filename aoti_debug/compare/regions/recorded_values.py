@@ -28,8 +28,8 @@ from aoti_debug.package.reference.program import (
 )
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 
 _VIEW = re.compile(r"_view\d*\Z")
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)

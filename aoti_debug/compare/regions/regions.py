@@ -15,8 +15,8 @@ from aoti_debug.compare.regions.finder import NotClosedError, RegionFinder
 from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of
 from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 
 
 def fault_region(run: RunDir, reference: Reference, launch: Launch) -> Region | None:

@@ -14,8 +14,8 @@ from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.reference.program import Graph, Node, NodeKind
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
 def call_states(run: RunDir, graph: Graph, regions: Regions) -> tuple[CallStates, ...]:

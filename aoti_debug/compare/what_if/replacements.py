@@ -20,8 +20,8 @@ from aoti_debug.compare.regions.program_calls import program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip
 from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _HINT = "as 0.36=eager, 0.36=fp64, 0.36=OTHER.pt2 or 0.36=skip"
 

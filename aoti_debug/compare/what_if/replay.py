@@ -19,9 +19,9 @@ from aoti_debug.compare.what_if.what_if import WhatIf, plan, what_if
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Launch
 
 
 def replay(

@@ -13,7 +13,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.measure.output_errors import OutputError, errors, is_exact
 from aoti_debug.compare.what_if.substituted_run import Round
 from aoti_debug.runs.rundir.formats.stored_tensor import layout_of, open_tensor
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 
 ROUNDED = ("float64", "float32", "float16", "bfloat16")  # dtypes whose numbers the runtime can round
 _SLICE = 1 << 22  # elements that are looked at together

@@ -26,8 +26,8 @@ from aoti_debug.compare.what_if.replacements import (
 from aoti_debug.compare.what_if.replay_session import ReplaySession, recorded
 from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip, SubstitutedRun
 from aoti_debug.package.manifest import Form, Role
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.runs.show.document import json_number
 
 _FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller

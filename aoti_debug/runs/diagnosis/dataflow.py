@@ -15,8 +15,8 @@ from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, Manifest, Role
 from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 
 _KEPT = 10_000  # launches whose writes are kept: all of most runs
 

@@ -24,9 +24,9 @@ from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof, Verdict, sign
 from aoti_debug.runs.diagnosis.verdict_text import headline
 from aoti_debug.runs.rundir.breadcrumbs import Crumb, Crumbs
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import GPU_CORE, RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
 DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught

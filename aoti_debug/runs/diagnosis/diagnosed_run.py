@@ -14,9 +14,9 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind, RunInfo
-from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
     from aoti_debug.runs.diagnosis.rescue import Rescue

@@ -15,7 +15,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 
 class Tone(str, Enum):

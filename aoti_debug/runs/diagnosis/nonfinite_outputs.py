@@ -12,7 +12,7 @@ from aoti_debug.runs.diagnosis.findings import Place, place_of
 from aoti_debug.runs.diagnosis.special_values import Measure, Occurrence, Special, count
 from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
 from aoti_debug.runs.rundir.formats.statistics import Statistics
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 
 _TRACED = 8  # infinities that are traced back
 _NAMED = 3  # operands in a sentence

@@ -18,9 +18,9 @@ from aoti_debug.runs.rundir.flight_recorder import FlightStatus, KeptLaunch, Kep
 from aoti_debug.runs.rundir.formats import shared_files, tensor_file_format, weight_reference
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 from aoti_debug.runs.rundir.formats.weight_reference import WeightReference
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Launch
 
 
 @dataclass(frozen=True)

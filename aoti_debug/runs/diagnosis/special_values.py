@@ -13,7 +13,7 @@ from aoti_debug.package.manifest import Kernel, Manifest, Role
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.kernel_source import result_slices
 from aoti_debug.runs.rundir.formats.statistics import Statistics
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 
 Measure = Callable[[Argument, Phase], "Statistics | None"]  # None: not recorded, or memory that was not initialised
 

@@ -10,9 +10,9 @@ from aoti_debug.base.abi import Phase, SaveStatus, Variable
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir import recorded_runs
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import GPU_CORE, PACKAGE, RunDir
 from aoti_debug.runs.rundir.run_json import EMBEDDED
-from aoti_debug.runs.rundir.timeline import Launch
 
 _FED = ("ipykernel", "multiprocessing.", "execnet", "sys.stdin")  # in the command of what another process tells to do
 _LEVEL = "--level"

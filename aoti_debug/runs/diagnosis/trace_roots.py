@@ -22,7 +22,7 @@ from aoti_debug.runs.diagnosis.special_values import (
     statistics_of,
 )
 from aoti_debug.runs.kernel_source import result_slices
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 
 
 class RootKind(str, Enum):

@@ -7,7 +7,7 @@ from enum import Enum
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 # CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
 # Any other code belongs to the call that returned it.

@@ -21,9 +21,9 @@ from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.kernel_source.result_slices import CheckedIndex, checked_index
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 _ASSERTION = re.compile(r"index out of bounds: -?\d+L? <= \w+ < (\d+)L?")  # of generated code
 _SIGNAL = re.compile(r"(SIG[A-Z]+)(?: \([^)]*\))?(?:: (.*))?", re.DOTALL)

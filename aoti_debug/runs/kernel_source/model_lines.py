@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 _SUBSCRIPT = re.compile(r"[\w)\]]\[([^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]")
 _INDEXED_CALLS = re.compile(

@@ -12,7 +12,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.runs.kernel_source import cpp_text, triton_text
 from aoti_debug.runs.kernel_source.arithmetic import Statement
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 
 @dataclass(frozen=True)

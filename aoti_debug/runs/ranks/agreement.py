@@ -16,8 +16,8 @@ from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.ranks.collectives import gives_equal_results, is_of_all_ranks, waits
 from aoti_debug.runs.ranks.ranks_run import RankRun
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
 class AgreementReason(str, Enum):

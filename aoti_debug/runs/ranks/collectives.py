@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from aoti_debug.base.abi import CallKind
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 _COLLECTIVE = re.compile(r"_?c10d(_functional)?(_autograd)?(::|\.|_)")
 _WAIT = "wait_tensor"

@@ -17,7 +17,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis.diagnose import CRASHES
 from aoti_debug.runs.ranks.clocks import Clocks
 from aoti_debug.runs.ranks.ranks_run import SECOND, End, RankRun
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 _OWN_FAILURES = frozenset({End.CRASHED, End.FAILED, End.KILLED, End.UNKNOWN, End.STOPPED})
 _DISAPPEARED = frozenset({End.KILLED, End.UNKNOWN})

@@ -11,7 +11,7 @@ from aoti_debug.runs.ranks.agreement import Agreement, Expectation, agreement
 from aoti_debug.runs.ranks.clocks import Clocks, clocks_of
 from aoti_debug.runs.ranks.first_failure import RankFailure, first_failure
 from aoti_debug.runs.ranks.ranks_run import End, RankRun, RanksRun
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 _Sequence = tuple[str, ...]  # kernels in the order of the call
 

@@ -18,10 +18,10 @@ from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.diagnosis.verdict import Verdict, signal_text
 from aoti_debug.runs.ranks.collectives import is_collective
 from aoti_debug.runs.rundir import ranks_directory
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.ranks_directory import RanksInfo, machine_name
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 _COLLECTIVE = re.compile(r"\bc10d::|\bgloo::|\bnccl[A-Z]")
 _LEAVING = "Py_FinalizeEx"  # the interpreter ends

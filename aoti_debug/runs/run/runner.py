@@ -37,9 +37,9 @@ from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.formats import shared_files
-from aoti_debug.runs.rundir.launches import Timeline
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
+from aoti_debug.runs.rundir.timeline import Timeline
 
 _CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
 _UNRECORDED = "aoti-debug: nothing is recorded: "  # a line of the runtime

@@ -19,8 +19,8 @@ from aoti_debug.runs.rundir.formats.stored_tensor import (
     reference_at,
 )
 from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 if TYPE_CHECKING:
     import torch

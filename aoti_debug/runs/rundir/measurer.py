@@ -7,8 +7,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument
 
 HASH_ONLY = "only its hash was recorded"
 UNINITIALISED = "not initialised"  # a buffer before the first launch that writes it

@@ -30,9 +30,9 @@ from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, recorded_runs, rescued_tensors, run_json
 from aoti_debug.runs.rundir.formats import journal, stored_tensor, weight_reference
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
-from aoti_debug.runs.rundir.launches import Launches, Timeline, assemble
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind, RunInfo
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.runs.rundir.timeline import Launches, Timeline, assemble
 
 if TYPE_CHECKING:
     from aoti_debug.runs.rundir.run_package import FoundPackage

@@ -15,7 +15,7 @@ from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
-from aoti_debug.runs.rundir.timeline import ModelCall
+from aoti_debug.runs.rundir.launch import ModelCall
 
 NAME = "threads.json"
 FORMAT = 1

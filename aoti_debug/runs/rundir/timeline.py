@@ -1,354 +1,217 @@
-"""Launches with their arguments and device kernels, and calls of the model."""
+"""The timeline of a run: its calls, launches and faults, made from the journal when they are asked for.
+
+The timeline joins the journal with the manifest's sites.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
-from enum import Enum
+from bisect import bisect_left
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import cast
+from itertools import dropwhile, islice
+from typing import TypeVar, cast, overload
 
-from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
-from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.runs.rundir import watchpoints
 from aoti_debug.runs.rundir.formats import journal_records
-from aoti_debug.runs.rundir.formats.journal_index import Seen, unpack
-from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, Record, TensorFile, TensorStats
+from aoti_debug.runs.rundir.formats.journal import Journal
+from aoti_debug.runs.rundir.formats.journal_index import Seen
+from aoti_debug.runs.rundir.formats.journal_records import (
+    CallBegin,
+    CallEnd,
+    LaunchKey,
+    Record,
+    TensorFile,
+)
+from aoti_debug.runs.rundir.launch import STATUS, Launch, LaunchStatus, ModelCall
 from aoti_debug.runs.rundir.launch_source import LaunchSource
+from aoti_debug.runs.rundir.watchpoints import Watchpoint, WatchpointRecord
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+
+_KEPT = 10_000  # launches: all of most runs
 
 
-class LaunchStatus(str, Enum):
-    """The end of a launch on the host."""
+class _MadeOnDemand(Sequence[T]):
+    def _make(self, position: int) -> T:
+        raise NotImplementedError
 
-    OPEN = "open"  # began and did not return: it was running when the process ended
-    RETURNED = "returned"
-    NOT_STARTED = "not started"  # an empty grid
-    FAILED = "failed"  # the callee returned an error or threw an exception
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        positions = range(len(self))[index]
+        return self._make(positions) if isinstance(positions, int) else tuple(map(self._make, positions))
 
-
-def _status(seen: int) -> LaunchStatus:
-    if seen & Seen.NOT_STARTED:
-        return LaunchStatus.NOT_STARTED
-    if seen & Seen.FAILED:
-        return LaunchStatus.FAILED
-    return LaunchStatus.RETURNED if seen & Seen.ENDED else LaunchStatus.OPEN
-
-
-STATUS = tuple(map(_status, range(256)))  # by bits of `Seen`
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, range(len(self)))
 
 
-@dataclass(frozen=True)
-class Argument:
-    """One recorded value of a launch: a tensor, an element of a list, a number.
+class Calls(_MadeOnDemand[ModelCall]):
+    """The calls of a run, in the order in which they began."""
 
-    `before` and `after` differ only for output slots, which are unset before their launch.
-    """
-
-    slot: int  # index in Site.args
-    spec: Arg
-    before: Value
-    after: Value
-    files: dict[Phase, TensorFile] = field(default_factory=dict)
-    stats: dict[Phase, TensorStats] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name, unique in its launch: "buf4"."""
-        return self.spec.name
-
-    @property
-    def role(self) -> Role:
-        """The direction: input, output or both."""
-        return self.spec.role
-
-    @property
-    def written(self) -> bool:
-        """True if the launch may have written it."""
-        return self.spec.written
-
-    @property
-    def has_data_before(self) -> bool:
-        """True if what it holds before the launch are values, not memory that nothing has written."""
-        return self.role is not Role.OUT and not self.spec.fresh
-
-    @property
-    def tensor(self) -> Tensor | None:
-        """The tensor after the launch, else the one before it; None if it is no tensor."""
-        value = self.after if isinstance(self.after, Tensor) else self.before
-        return value if isinstance(value, Tensor) else None
-
-    @property
-    def layout(self) -> Layout | None:
-        """The tensor's layout; if the journal has none (an output of the proxy executor), that of its statistics."""
-        tensor = self.tensor
-        if tensor is not None:
-            return tensor.layout
-        return next((stats.layout for stats in self.stats.values() if stats.layout is not None), None)
-
-
-@dataclass(frozen=True)
-class GridArgument:
-    """An argument that launchKernel passed to a device kernel."""
-
-    name: str
-    ctype: str
-    value: Number
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The launch configuration and arguments of a device kernel."""
-
-    kernel: str  # name of the device kernel
-    grid: tuple[int, int, int]
-    num_warps: int
-    shared_bytes: int
-    arguments: tuple[GridArgument, ...]
-
-
-@dataclass(frozen=True)
-class ModelCall:
-    """A call of the model, or of its constant folding."""
-
-    kind: CallKind
-    call: int
-    thread: int
-    level: int
-    capturing: bool  # under CUDA graph capture
-    stream_slot: int
-    stream: int
-    ended: bool
-    failed: bool
-    begin_ns: int  # from the journal's start
-    end_ns: int | None
-    replays: int | None  # of its CUDA graph, that had begun when their statistics were recorded; None: there are none
-
-    def __str__(self) -> str:
-        return f"{'c' if self.kind is CallKind.CONSTANT else ''}{self.call}"
-
-
-class Launch:
-    """One execution of a site. Its records are decoded when they are asked for.
-
-    Attributes:
-        key: its call and its place in that.
-    """
-
-    def __init__(self, source: LaunchSource, position: int) -> None:
-        """`position`: of the launch in its run."""
+    def __init__(self, source: LaunchSource) -> None:
         self._source = source
-        self._position = position
-        self._seen = source.seen[position]
-        self.site: Site = source.sites[source.columns.sites[position]]
-        self.key: LaunchKey = unpack(source.columns.keys[position])
-
-    def __repr__(self) -> str:
-        return f"Launch({self.id} {self.kernel}, {self.status.value})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Launch) and (self._source, self._position) == (other._source, other._position)
-
-    def __hash__(self) -> int:
-        return hash(self._position)
-
-    @cached_property
-    def begin(self) -> journal_records.LaunchBegin:
-        """Its beginning."""
-        return cast(journal_records.LaunchBegin, self._source.record(self._source.columns.begins[self._position]))
-
-    @cached_property
-    def end(self) -> journal_records.LaunchEnd | None:
-        """Its return; None if it did not return."""
-        place = self._source.columns.ends[self._position]
-        return cast(journal_records.LaunchEnd, self._source.record(place)) if place else None
-
-    @cached_property
-    def _further(self) -> Sequence[Record]:
-        return self._source.further(self._position)
-
-    @cached_property
-    def grid_records(self) -> tuple[journal_records.GridRecord, ...]:
-        """The records of device kernels."""
-        return tuple(x for x in self._further if isinstance(x, journal_records.GridRecord)) if self.has_grids else ()
-
-    @cached_property
-    def files(self) -> tuple[TensorFile, ...]:
-        """The tensors that were saved, or not saved for a reason."""
-        return tuple(x for x in self._further if isinstance(x, TensorFile)) if self.is_measured else ()
-
-    @cached_property
-    def stats(self) -> tuple[TensorStats, ...]:
-        """The records of its tensors at level 2 or hash, those of replays last; no argument is made for them."""
-        found = [x for x in self._further if isinstance(x, TensorStats)] if self.is_measured else []
-        return tuple(sorted(found, key=lambda x: x.replay is not None))
-
-    @cached_property
-    def fault(self) -> journal_records.FaultRecord | None:
-        """The fault that was noticed in it."""
-        return self._source.faults.get(self.key)
-
-    @cached_property
-    def printed(self) -> str | None:
-        """The text that a print operator printed; None if it is none."""
-        texts = [x.text for x in self._further if isinstance(x, journal_records.PrintRecord)]
-        return texts[-1] if texts else None
+        self._columns = source.index.calls
 
     @property
-    def thread(self) -> int:
-        """The thread that ran it."""
-        return self.begin.thread
+    def has_graphs(self) -> bool:
+        """True if a CUDA graph captured one of them."""
+        return self._columns.has_graphs
 
-    @property
-    def stream_slot(self) -> int:
-        """The stream of the breadcrumbs that it was launched on."""
-        return self.begin.stream_slot
+    def __len__(self) -> int:
+        return len(self._columns.begins)
 
-    @property
-    def sequence(self) -> int:
-        """Its number in the run, from 1, which a breadcrumb stores."""
-        return self.begin.sequence
-
-    @property
-    def loops(self) -> tuple[int, ...]:
-        """The iteration of each enclosing while loop, outermost first."""
-        return self.begin.loops
-
-    @property
-    def begin_ns(self) -> int:
-        """The time of its beginning, from the journal's start."""
-        return self._source.columns.times[self._position]
-
-    @property
-    def end_ns(self) -> int | None:
-        """The time of its return, from the journal's start; None if it did not return."""
-        return None if self.end is None else self.end.time_ns
-
-    @property
-    def returned(self) -> int | None:
-        """The callee's status code; None if it did not return."""
-        return None if self.end is None else self.end.status
-
-    @property
-    def breadcrumb(self) -> bool:
-        """True if the device was asked to write a breadcrumb after it."""
-        return self.end is not None and self.end.breadcrumb
-
-    @cached_property
-    def status(self) -> LaunchStatus:
-        """Its end on the host."""
-        return STATUS[self._seen]
-
-    @property
-    def id(self) -> str:
-        """The launch id: "0.3", "c0.1"."""
-        return str(self.key)
-
-    @property
-    def kernel(self) -> str:
-        """The kernel's name."""
-        return self.site.kernel
-
-    @cached_property
-    def grids(self) -> tuple[Grid, ...]:
-        """The device kernels that launchKernel started."""
-        return tuple(_grid(record, self._source.kernels.get(record.kernel)) for record in self.grid_records)
-
-    @property
-    def has_grids(self) -> bool:
-        """True if launchKernel started a device kernel."""
-        return bool(self._seen & Seen.GRIDS)
-
-    @property
-    def grid(self) -> Grid | None:
-        """The first device kernel; None if there is none."""
-        return self.grids[0] if self.grids else None
-
-    @cached_property
-    def args(self) -> tuple[Argument, ...]:
-        """The recorded values, one for each of the site's args."""
-        before, changed = self._values()
-        after = {**before, **changed} if changed else before
-        # by name: a tensor that is passed twice is recorded once
-        files: dict[str, dict[Phase, TensorFile]] = {}
-        stats: dict[str, dict[Phase, TensorStats]] = {}
-        for f in self.files:
-            files.setdefault(self.site.args[f.slot].name, {})[f.phase] = f
-        for s in self.stats:
-            stats.setdefault(self.site.args[s.slot].name, {})[s.phase] = s
-        return tuple(
-            Argument(
-                slot,
-                spec,
-                before.get(slot, Absent.OPAQUE),
-                after.get(slot, Absent.OPAQUE),
-                files.get(spec.name) or {},
-                stats.get(spec.name) or {},
-            )
-            for slot, spec in enumerate(self.site.args)
+    def _make(self, position: int) -> ModelCall:
+        source, columns = self._source, self._columns
+        begin = cast(CallBegin, source.record(columns.begins[position]))
+        end = cast(CallEnd, source.record(columns.ends[position])) if columns.ends[position] else None
+        return ModelCall(
+            kind=begin.kind,
+            call=begin.call,
+            thread=begin.thread,
+            level=begin.level,
+            capturing=begin.capturing,
+            stream_slot=begin.stream_slot,
+            stream=begin.stream,
+            ended=end is not None,
+            failed=end is not None and end.failed,
+            begin_ns=begin.time_ns,
+            end_ns=None if end is None else end.time_ns,
+            replays=source.index.replays_of(begin.kind, begin.call),
         )
 
-    @property
+
+class Launches(_MadeOnDemand[Launch]):
+    """The launches of a run, in the order in which they began. Some are kept: those that were asked for last."""
+
+    def __init__(self, source: LaunchSource) -> None:
+        self._source = source
+        self._keys, self._sites, self._seen = source.columns.keys, source.columns.sites, source.seen
+        self._kept: dict[int, Launch] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def _make(self, position: int) -> Launch:
+        launch = self._kept.get(position)
+        if launch is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            launch = self._kept[position] = Launch(self._source, position)
+        return launch
+
+    def position(self, key: LaunchKey) -> int | None:
+        """The position of a launch; None if the run does not have it."""
+        return self._source.columns.position(key)
+
+    def find(self, key: LaunchKey) -> Launch | None:
+        """The launch of a key; None if the run does not have it."""
+        position = self.position(key)
+        return None if position is None else self[position]
+
+    def earlier(self, position: int, sites: Collection[int]) -> Iterable[int]:
+        """The positions of the launches before one, the last first: those of its call, and those of some sites."""
+        if not sites:
+            of_call = self._source.columns.of_call(position)
+            return reversed(of_call[: bisect_left(of_call, position)])
+        call, keys, site_of = self._keys[position] >> 32, self._keys, self._sites
+        return (at for at in range(position - 1, -1, -1) if site_of[at] in sites or keys[at] >> 32 == call)
+
+    def of_call(self, launch: Launch) -> Iterator[Launch]:
+        """The launches of its call."""
+        position = self.position(launch.key)
+        return iter(()) if position is None else map(self._make, self._source.columns.of_call(position))
+
+    def later_in_call(self, launch: Launch) -> Iterator[Launch]:
+        """The launches of its call after one."""
+        return islice(dropwhile(lambda other: other.key != launch.key, self.of_call(launch)), 1, None)
+
+    def by_call(self, sites: Container[int] | None = None) -> Iterator[Sequence[Launch]]:
+        """The launches of each call; those of some sites only.
+
+        A run may have more launches than fit in memory, and none of them is made before its call is asked for.
+        """
+        for positions in self._source.columns.by_call():
+            yield [self._make(at) for at in positions if sites is None or self._sites[at] in sites]
+
+    @cached_property
+    def site_ids(self) -> tuple[int, ...]:
+        """The sites that were launched, in the order of their first launches."""
+        return tuple(dict.fromkeys(self._sites))
+
+    @cached_property
     def is_measured(self) -> bool:
-        """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
-        return bool(self._seen & Seen.MEASURED)
+        """True if the run has a record of the values of a tensor."""
+        return any(seen & Seen.MEASURED for seen in set(self._seen))
 
-    def tensor(self, slot: int) -> Tensor | None:
-        """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
-        before, changed = self._values()
-        return _tensor(before.get(slot), changed.get(slot))
+    def of_status(self, status: LaunchStatus) -> tuple[Launch, ...]:
+        """The launches that ended so."""
+        wanted = {seen for seen in set(self._seen) if STATUS[seen] is status}
+        return tuple(self[position] for position, seen in enumerate(self._seen) if seen in wanted) if wanted else ()
 
-    def tensors(self) -> list[Tensor | None]:
-        """The tensor of each argument, as `Argument.tensor` is; no argument is made for it."""
-        before, changed = self._values()
-        slots = range(len(self.site.args))
-        if changed:
-            return [_tensor(before.get(slot), changed.get(slot)) for slot in slots]
-        return [value if isinstance(value, Tensor) else None for value in map(before.get, slots)]
+    def notable(self) -> Iterator[Launch]:
+        """The launches with a tensor whose statistics show NaN, an infinity or a number near to overflow."""
+        return (self[position] for position, seen in enumerate(self._seen) if seen & Seen.NOTABLE)
 
-    def _values(self) -> tuple[Mapping[int, Value], Mapping[int, Value]]:
-        """The values of arguments before the launch, and those that it changed."""
-        source, position = self._source, self._position
-        before = source.values(source.columns.begins[position])
-        return before, self.end.values.decode() if self._seen & Seen.CHANGED and self.end else {}
-
-    @property
-    def replays(self) -> frozenset[int]:
-        """The replays of its CUDA graph that its statistics are of."""
-        if not self._seen & Seen.REPLAYED:
-            return frozenset()
-        found = (stats.replay for argument in self.args for stats in argument.stats.values())
-        return frozenset(replay for replay in found if replay is not None)
-
-    @property
-    def replay(self) -> int | None:
-        """The last replay of its CUDA graph that measured one of its tensors; None if none did."""
-        return max(self.replays, default=None)
-
-    def argument(self, name: str) -> Argument | None:
-        """The argument of a name; None if there is none."""
-        return next((argument for argument in self.args if argument.name == name), None)
+    def of_sites(self, ids: frozenset[int]) -> tuple[Launch, ...]:
+        """The launches of sites."""
+        return tuple(self[position] for position, site in enumerate(self._sites) if site in ids)
 
 
-def _tensor(before: Value | None, changed: Value | None) -> Tensor | None:
-    """What a launch left in an argument, or what it was passed; None if neither is a tensor."""
-    if isinstance(changed, Tensor):
-        return changed
-    return before if isinstance(before, Tensor) else None
+@dataclass(frozen=True)
+class Timeline:
+    """The calls, launches and faults of a run, in order of time."""
+
+    calls: Calls
+    launches: Launches
+    faults: tuple[journal_records.FaultRecord, ...]
+    notes: tuple[journal_records.NoteRecord, ...]
+    damages: tuple[journal_records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
+    watchpoints: tuple[Watchpoint, ...]
+    ended: bool  # by a normal unload of the package
+    cut_short: bool  # and the recording had stopped before
 
 
-def _grid(record: journal_records.GridRecord, kernel: Kernel | None) -> Grid:
-    params = kernel.params if kernel else ()
-    arguments = tuple(
-        GridArgument(params[i].name, params[i].ctype, number(bits, params[i].type))
-        if i < len(params)
-        else GridArgument(f"arg{i}", "", Number(bits, CType.U64))
-        for i, bits in enumerate(record.arguments)
-    )
-    return Grid(
-        kernel.name if kernel else f"kernel {record.kernel}",
-        record.grid,
-        record.num_warps,
-        record.shared_bytes,
-        arguments,
+def assemble(journal: Journal | None, rescued: Sequence[TensorFile], manifest: Manifest) -> Timeline:
+    """Joins a journal; records of a launch whose beginning was overwritten are dropped.
+
+    Args:
+        journal: None if the run has none.
+        rescued: tensors that count as saved.
+
+    Raises:
+        RunDirError: a record names a site or an argument that the manifest does not have.
+    """
+    faults: list[journal_records.FaultRecord] = []
+    notes: list[journal_records.NoteRecord] = []
+    damages: list[journal_records.GuardDamage] = []
+    watched: list[WatchpointRecord] = []
+    ended = cut_short = False
+    for record in () if journal is None else journal.index.others:
+        match record:
+            case journal_records.FaultRecord():
+                faults.append(record)
+            case journal_records.NoteRecord():
+                notes.append(record)
+            case journal_records.GuardDamage():
+                damages.append(record)
+            case journal_records.WatchRecord() | journal_records.WatchHitRecord() | journal_records.WatchCountRecord():
+                watched.append(record)
+            case journal_records.RunEnd():
+                ended, cut_short = True, record.cut_short
+    source = LaunchSource(journal, manifest, faults, rescued)
+    source.check()
+    return Timeline(
+        calls=Calls(source),
+        launches=Launches(source),
+        faults=tuple(faults),
+        notes=tuple(notes),
+        damages=tuple(damages),
+        watchpoints=watchpoints.join(watched, manifest),
+        ended=ended,
+        cut_short=cut_short,
     )

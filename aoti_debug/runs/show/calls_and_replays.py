@@ -10,9 +10,9 @@ from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.launch import Launch, ModelCall
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import CallPurpose, ToolCalls
-from aoti_debug.runs.rundir.timeline import Launch, ModelCall
 
 
 def calls_text(run: RunDir) -> str:

@@ -17,11 +17,11 @@ from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
-from aoti_debug.runs.rundir.launches import Launches
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
+from aoti_debug.runs.rundir.timeline import Launches
 from aoti_debug.runs.show.calls_and_replays import calls_text, replay_lines
 from aoti_debug.runs.show.place_columns import place_columns
 from aoti_debug.runs.show.text import hash_text, largest_magnitude

@@ -9,7 +9,7 @@ from aoti_debug.package.manifest import Certainty
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.show import text
 
 _LISTED = 6  # suspects

@@ -20,9 +20,9 @@ from aoti_debug.runs.diagnosis.verdict import ASYNCHRONOUS, Proof
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.runs.show.verdict import argument_sentences
 from aoti_debug.triage.checks import buffers
 from aoti_debug.triage.investigation import confirm_by_repro as replay

@@ -17,8 +17,8 @@ from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding, Place
 from aoti_debug.runs.diagnosis.output_values import output_values
 from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.checks import faults, wrong_value
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.confirm_by_repro import proof

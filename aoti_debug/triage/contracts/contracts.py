@@ -17,7 +17,7 @@ from aoti_debug.package.manifest import CType, Manifest, Promise
 from aoti_debug.package.recording.values import Layout, Number, Tensor, extent_elements
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name, kind_of_input, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.triage.contracts import layouts
 from aoti_debug.triage.contracts.layouts import Devices, Promised, describe, other_sizes
 from aoti_debug.triage.contracts.specialisation import Specialisations

@@ -17,8 +17,8 @@ from aoti_debug.package.manifest import Promise, Site
 from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, input_or_weight_name, model_name, span_of
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 _ATEN = "aten."

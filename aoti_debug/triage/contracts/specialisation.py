@@ -10,7 +10,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import CType, Kernel, Manifest
 from aoti_debug.package.recording.values import Number
 from aoti_debug.repro.triton_meta import Specialisation, specialisation
-from aoti_debug.runs.rundir.timeline import Grid, GridArgument, Launch
+from aoti_debug.runs.rundir.launch import Grid, GridArgument, Launch
 
 DIVISOR = 16  # of "tt.divisibility"
 _INTEGERS = frozenset({CType.I8, CType.I16, CType.I32, CType.I64, CType.U8, CType.U16, CType.U32, CType.U64})

@@ -21,7 +21,7 @@ from aoti_debug.runs.diagnosis.rescue import InputBytes
 from aoti_debug.runs.diagnosis.verdict_text import element_text
 from aoti_debug.runs.run import running_process
 from aoti_debug.runs.run.running_process import PackageState
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 
 _CALLS = ("torch::aot_inductor::AOTInductorModel::", "run_impl")  # the functions of a wrapper that launch kernels
 _MOST_LINES = 24  # of a call in the wrapper

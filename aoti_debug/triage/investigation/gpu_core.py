@@ -24,7 +24,7 @@ from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.diagnosis.verdict_text import device_error
 from aoti_debug.runs.kernel_source import triton_text
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.triage.investigation import core_launch, gpu_access
 from aoti_debug.triage.investigation.core_launch import NearArgument
 from aoti_debug.triage.investigation.gpu_access import LANES, ThreadAccess

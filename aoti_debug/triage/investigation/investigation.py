@@ -17,8 +17,8 @@ from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import UNFINISHED, Finding, FindingKind
 from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 
 _CALLS = 4  # of a model that may go wrong when its state has changed

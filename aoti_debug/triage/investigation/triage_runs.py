@@ -36,8 +36,8 @@ from aoti_debug.runs.run.options import ModelCalls, RunOptions
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_json
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
 from aoti_debug.triage.results.finding_kinds import Infinities
 

@@ -19,9 +19,9 @@ from aoti_debug.repro.evidence import Evidence, SeenAccess
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.kernel_source.model_lines import access_line
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.load_tensors import saved_values
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.contracts import zero_sized
 
 _LONGEST = 64  # launches from the victim to the origin

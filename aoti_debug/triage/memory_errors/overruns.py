@@ -11,8 +11,8 @@ from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.diagnosis.findings import Finding, place_of
 from aoti_debug.runs.rundir.formats.journal_records import GuardDamage, LaunchKey
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.runs.show import text
 from aoti_debug.runs.show.text import decode, format_element
 from aoti_debug.triage.results.finding_kinds import OVERRUN

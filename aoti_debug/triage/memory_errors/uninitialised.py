@@ -19,8 +19,8 @@ from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, span_of
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.formats.journal_records import TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.runs.show import text
 from aoti_debug.runs.show.text import decode
 from aoti_debug.triage.results.finding_kinds import UNINITIALISED

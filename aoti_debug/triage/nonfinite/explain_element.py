@@ -16,9 +16,9 @@ from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.special_values import INFINITE, Special, intended_signs
 from aoti_debug.runs.kernel_source import model_lines, result_slices
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.load_tensors import saved_values
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite import causes, matrix_products
 from aoti_debug.triage.nonfinite.causes import Cause
 from aoti_debug.triage.nonfinite.finding_text import SHOWN

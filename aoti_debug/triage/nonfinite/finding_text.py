@@ -17,8 +17,8 @@ from aoti_debug.runs.diagnosis.special_values import (
     statistics_of,
 )
 from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument
 from aoti_debug.runs.show.calls_and_replays import first_replays
 from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrial

@@ -8,8 +8,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis.dataflow import output_name
 from aoti_debug.runs.diagnosis.special_values import Occurrence, Special, count, statistics_after, statistics_of
 from aoti_debug.runs.diagnosis.trace_roots import Root, RootSearch
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument
 
 
 @dataclass(frozen=True)

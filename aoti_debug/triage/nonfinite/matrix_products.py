@@ -10,7 +10,7 @@ from aoti_debug.base import wording
 from aoti_debug.package.recording.values import Number, unravel
 from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
-from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.triage.nonfinite.causes import overflow_text
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from aoti_debug.runs.diagnosis.special_values import (
 )
 from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
 from aoti_debug.runs.rundir.formats.journal_records import TensorStats
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite import explain_element as explanation
 from aoti_debug.triage.nonfinite import finding_text, harmful_sinks
 from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase, Sink

@@ -39,8 +39,8 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.program import MODEL, Graph, Node, returned_nodes
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 
 AS_RECORDED = "as recorded"  # of a replay: it computes what was recorded
 _AS_ITS_GRAPH = (LaunchVerdict.OK, LaunchVerdict.BETTER, LaunchVerdict.ROUNDING)

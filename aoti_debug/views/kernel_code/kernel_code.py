@@ -22,8 +22,8 @@ from aoti_debug.package.manifest import Kernel, Provenance
 from aoti_debug.package.pt2.trust import TRUST_HINT
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro.recorded_launch import kernel_binary
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.kernel_code.line_origins import LineOrigin, line_origins
 
 _NO_FILE_NAME = re.compile(r'[\\/:*?"<>|]')  # the characters that torch replaces in a user's name

@@ -18,8 +18,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.device_activity import Activity, DeviceActivity
 from aoti_debug.runs.rundir.formats.journal import WallClock
+from aoti_debug.runs.rundir.launch import Launch, ModelCall
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch, ModelCall
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native.elf import Library
 from aoti_debug.package.manifest import ConfigOrigin, Kernel
 from aoti_debug.repro.recorded_launch import kernel_binary
+from aoti_debug.runs.rundir.launch import Grid, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Grid, Launch
 
 _THREADS = 32  # of a warp
 _KIB = 1024

@@ -16,8 +16,8 @@ from typing import Any
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.modules import LaunchTimes, SiteTime, TimeShare, modules_at, time_shares
 from aoti_debug.package.manifest import Site
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.profile.changes import Change, Changes
 from aoti_debug.views.profile.device_calls import DeviceCall, MeasuredCall, MeasuringCost, complete_calls
 from aoti_debug.views.profile.device_kernel import DeviceKernel, device_kernels

@@ -21,7 +21,7 @@ from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import this_processor
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.package.manifest import Role
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 
 _LAUNCH_BOUND = 0.1  # of the roofline, below which a short launch is bound by what every launch costs
 _SHORT = 20e-6  # seconds

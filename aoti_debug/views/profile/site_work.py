@@ -15,8 +15,8 @@ from aoti_debug.package.manifest import Manifest, Site
 from aoti_debug.package.recording.origins import own_nodes
 from aoti_debug.package.recording.values import Number
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.profile.roofline import Work, moved
 
 Shape = tuple[int, ...]

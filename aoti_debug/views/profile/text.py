@@ -13,8 +13,8 @@ from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.terminal_cells import Column
 from aoti_debug.compare.modules import TIME_LEGEND
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import text
 from aoti_debug.runs.show.place_columns import PlaceColumns, place_columns
 from aoti_debug.views.profile.changes import change_lines

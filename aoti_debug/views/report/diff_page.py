@@ -23,8 +23,8 @@ from aoti_debug.compare.protocol.measurement import ErrorSpread
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.report.compact_launches import Table
 from aoti_debug.views.report.page import PageParts, render
 from aoti_debug.views.report.source_text import editor_links

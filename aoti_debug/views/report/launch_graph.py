@@ -9,8 +9,8 @@ from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.runs.show import text
 
 EMPTY: dict[str, Any] = {"nodes": [], "edges": [], "about": ""}

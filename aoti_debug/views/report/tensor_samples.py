@@ -10,8 +10,8 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor, open_tensor
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument
 
 MAX_BINS, MIN_BINS = 48, 8
 _SPREAD = 50  # ratio of the magnitudes that the bins of the inner 98 % cover

@@ -20,8 +20,8 @@ from aoti_debug.compare.fx_repro.fx_repro import FxExtra, write_fx_repro
 from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from tests.compare import chains
 
 ADD = "aten.add.Tensor"

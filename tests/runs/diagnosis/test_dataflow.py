@@ -16,8 +16,8 @@ from aoti_debug.runs.diagnosis.dataflow import (
     model_name,
     span_of,
 )
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.timeline import Argument
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 

@@ -13,8 +13,8 @@ from aoti_debug.runs.kernel_source.model_lines import (
     kernel_name_line,
     operation_line,
 )
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.rundir.timeline import Launch
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 

@@ -20,8 +20,8 @@ from aoti_debug.runs.run import interposer
 from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, interposed_symbols
 from aoti_debug.runs.run.interposer import device_kernel, include_dirs, libraries
 from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests import factories
 
 pytestmark = [

@@ -10,11 +10,11 @@ from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.manifest import CType, Role
 from aoti_debug.package.recording.values import Number
-from aoti_debug.runs.rundir import launches as launches_module
+from aoti_debug.runs.rundir import timeline
 from aoti_debug.runs.rundir.formats import journal as journal_module
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 
 X, Y, Z = tensor(8, 32), tensor(8, 64, data_ptr=0x9000), tensor(4, data_ptr=0xF000)
@@ -61,7 +61,7 @@ def test_a_journal_that_is_read_again_shows_the_same(tmp_path: Path, monkeypatch
     whole = [described(launch) for launch in kept.launches]
     calls = list(kept.timeline.calls)
     monkeypatch.setattr(journal_module, "_KEPT_BLOCKS", 2)
-    monkeypatch.setattr(launches_module, "_KEPT", 3)
+    monkeypatch.setattr(timeline, "_KEPT", 3)
     again = open_run(path)
     assert [described(launch) for launch in again.launches] == whole
     assert [described(again.launches[at]) for at in reversed(range(len(whole)))] == whole[::-1]
@@ -147,7 +147,7 @@ def kept_and_peak(path: Path) -> tuple[int, int, RunDir]:
 
 def test_a_launch_more_takes_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_KEPT_BLOCKS", 8)
-    monkeypatch.setattr(launches_module, "_KEPT", 100)
+    monkeypatch.setattr(timeline, "_KEPT", 100)
     sizes = (2000, 8000)  # calls
     measured = [kept_and_peak(write(tmp_path / str(calls), calls=calls, block_bytes=LARGE)) for calls in sizes]
     counts = [len(run.launches) for _, _, run in measured]

@@ -19,9 +19,9 @@ from aoti_debug.runs.rundir import breadcrumbs
 from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
-from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests import crashed_run, cut_journals, factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 

@@ -10,8 +10,8 @@ from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.runs.rundir import threads_json
+from aoti_debug.runs.rundir.launch import ModelCall
 from aoti_debug.runs.rundir.threads_json import CallState, Jitter, OutputElement, ThreadCall, ThreadsRecord, deal
-from aoti_debug.runs.rundir.timeline import ModelCall
 from tests.wrong_types import assert_refused
 
 ELEMENT = OutputElement(output=0, index=(1, 2), values=("1.5", "2.5"), different=3, elements=8)

@@ -8,9 +8,9 @@ from aoti_debug.base.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, Pha
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.manifest import CType, Form, Role
 from aoti_debug.package.recording.values import Absent, Number, Tensor
-from aoti_debug.runs.rundir.launches import Timeline
+from aoti_debug.runs.rundir.launch import Argument, GridArgument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.rundir.timeline import Argument, GridArgument, Launch, LaunchStatus
+from aoti_debug.runs.rundir.timeline import Timeline
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
 X, Y = tensor(8, 32), tensor(8, 64, data_ptr=0x9000)

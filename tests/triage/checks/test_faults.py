@@ -18,9 +18,9 @@ from aoti_debug.repro.modes import Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import GPU_CORE, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import confirm_by_repro, gpu_core
 from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, ReproTrial

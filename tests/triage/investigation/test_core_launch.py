@@ -13,8 +13,8 @@ from aoti_debug.base.native.frames import StackFrame
 from aoti_debug.package.manifest import Kind, Manifest, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation import core_launch
 from tests.core_files import Memory, SmallCore
 from tests.factories import JournalWriter, arg, make_manifest, site, tensor

@@ -9,7 +9,7 @@ import torch
 
 from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.triage.nonfinite import matrix_products
 from tests.triage.recorder import Recorder
 

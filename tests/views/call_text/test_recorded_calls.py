@@ -6,8 +6,8 @@ import pytest
 
 from aoti_debug.package.manifest import CType, Form, OperatorSchema, Parameter, ProxyArgument, Role
 from aoti_debug.package.recording.values import Number, Value
+from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument
 from aoti_debug.views.call_text.recorded_calls import RecordedCalls, argument_texts, operator_name
 from tests.factories import arg, site, tensor
 from tests.runs.show.recorded import level_2, replayed

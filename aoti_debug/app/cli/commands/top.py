@@ -23,8 +23,8 @@ from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run import running_process
 from aoti_debug.runs.run.running_process import PackageState
 from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import text
 
 FORMAT = 1

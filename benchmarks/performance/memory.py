@@ -27,7 +27,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import memory_file
-from aoti_debug.views.memory.run_memory import run_memory
+from aoti_debug.views.memory.lifetimes import run_memory
 from benchmarks import checkout
 from benchmarks.models.ordinary_models import ordinary
 from benchmarks.models.planted_models import Example

@@ -175,7 +175,7 @@ class CallFile:
 
 
 def key_of(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """What the file of a call depends on: of each tensor its device, dtype, layout and marks; the memory they share."""
+    """The key of a file for calls: device, dtype, layout and marks of each tensor, and the memory that they share."""
     entries = tuple([(t.is_cpu, t.dtype, t.shape, t.stride(), t.is_neg(), t.is_conj()) for t in tensors])
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     return entries, () if len(set(storages)) == len(storages) else _places(tensors, entries)

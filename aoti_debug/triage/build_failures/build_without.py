@@ -32,7 +32,7 @@ from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO, Replay, r
 MAX_ALONE = 6  # calls of a kernel that are tried alone
 Run: TypeAlias = Callable[[BuildFailure], Replay]
 _PARTS = {BuildStage.PASS: Part.PASS, BuildStage.LOWERING: Part.LOWERING, BuildStage.CODE: Part.LOWERING}
-MAX_LEFT_OUT = 4  # parts that are left out
+MAX_LEFT_OUT = 4
 _STEP = "build"
 _NOTHING = LeftOut()
 _Failed: TypeAlias = tuple[BuildFailure, Replay]

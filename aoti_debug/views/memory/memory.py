@@ -25,7 +25,7 @@ from aoti_debug.runs.rundir import memory_file, run_directory
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.memory import storage_timeline
-from aoti_debug.views.memory.run_memory import run_memory
+from aoti_debug.views.memory.lifetimes import run_memory
 from aoti_debug.views.memory.storage_timeline import Memory
 
 FORMAT = 1

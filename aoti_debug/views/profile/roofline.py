@@ -31,7 +31,7 @@ _REACHED = "float32"
 _KIND = "peaks"
 _VERSION = "1"  # of the way in which they are measured
 _SECONDS = 0.6  # for each quantity
-_MIN_TIMES = 5  # times
+_MIN_TIMES = 5
 # By device: bytes of the tensors that are copied and summed, and in how many pieces; rows of the matrices; dtypes. A
 # product of small matrices is over before another process takes the core; larger ones keep many cores busy.
 _BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}

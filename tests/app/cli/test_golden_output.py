@@ -67,8 +67,8 @@ from aoti_debug.triage.minify.minified import minified_lines
 from aoti_debug.views.bundle.bundle import Bundle
 from aoti_debug.views.bundle.contents import Contents, ExcludedFile
 from aoti_debug.views.made_results import MadeResult
+from aoti_debug.views.memory.lifetimes import run_memory
 from aoti_debug.views.memory.memory import RunMemory
-from aoti_debug.views.memory.run_memory import run_memory
 from aoti_debug.views.memory.text import memory_lines
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.summaries.page import table_lines

@@ -8,7 +8,7 @@ from pathlib import Path
 from aoti_debug.package.manifest import Allocation, Constant, Kind, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.views.memory.run_memory import HandleEvent, HandleUse
+from aoti_debug.views.memory.lifetimes import HandleEvent, HandleUse
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 X, BUF0, BUF1, W, BUF3 = (tensor(256, data_ptr=address) for address in (0x1000, 0x2000, 0x3000, 0x4000, 0x5000))

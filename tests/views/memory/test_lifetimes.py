@@ -5,7 +5,7 @@ from pathlib import Path
 
 from aoti_debug.package.manifest import Allocation
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.views.memory.run_memory import HandleEvent, HandleUse, call_memory, run_memory
+from aoti_debug.views.memory.lifetimes import HandleEvent, HandleUse, call_memory, run_memory
 from aoti_debug.views.memory.storage_timeline import CallMemory, Use
 from tests.factories import tensor
 from tests.views.memory.small_call import EVENTS, KIB, MANIFEST, recorded

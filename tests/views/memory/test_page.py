@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
+from aoti_debug.views.memory.lifetimes import call_memory, run_memory
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.page import COLOURS, HEIGHT, WIDTH, colours_of, page, picture, write
-from aoti_debug.views.memory.run_memory import call_memory, run_memory
 from aoti_debug.views.memory.storage_timeline import KeptMemory
 from tests.views.memory.small_call import EVENTS, KIB, recorded
 from tests.views.report.chromium import BEYOND, WIDTHS, Browser, needs_chromium

@@ -8,7 +8,7 @@ import pytest
 from aoti_debug.app.cli import main
 from aoti_debug.runs.rundir import memory_file
 from aoti_debug.runs.rundir.memory_file import CallCounters, LaunchHeap, MeasuredMemory
-from aoti_debug.views.memory.run_memory import call_memory
+from aoti_debug.views.memory.lifetimes import call_memory
 from aoti_debug.views.memory.storage_timeline import CallMemory, KeptMemory, Memory, growth_per_call, kept_memory
 from tests.built_model import build_model
 from tests.factories import tensor

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
-from aoti_debug.views.memory.run_memory import call_memory, workspaces
+from aoti_debug.views.memory.lifetimes import call_memory, workspaces
 from tests.views.memory.small_call import EVENTS, KIB, recorded
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.package.manifest import Allocation
-from aoti_debug.views.memory.run_memory import HandleEvent, HandleUse, handle_events
+from aoti_debug.views.memory.lifetimes import HandleEvent, HandleUse, handle_events
 
 WRAPPER = """\
 void AOTInductorModel::run_impl(

@@ -1,4 +1,4 @@
-"""The memory of a recorded run."""
+"""The lifetimes of the storages in the calls of a run: by the statements of its code, and the launches that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lifetimes of the storages in the calls of a run: by the statements of its code, and the launches that use them."""
+"""The lifetimes of the storages in the calls of a run: by the statements of its code, and the launches that use it."""
 
 from __future__ import annotations
 

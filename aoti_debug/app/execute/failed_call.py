@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 
+NOTHING_SEEN = "nothing was seen in it"
 _FROZEN = "_frozen_param"  # begins the names that torch's constant folding gives
 _NOT_FINITE, _RAISED, _OPEN, _SUSPECTED, _CRASHED = range(2, 7)  # weights of evidence
 
@@ -43,21 +45,6 @@ class CalledPackage:
 
 
 @dataclass(frozen=True)
-class OtherPackage:
-    """A package that was not looked into.
-
-    Attributes:
-        package: with the weights that the script had given it in its last call.
-        inputs: of that call.
-        has_other_weights: it has not these weights, as they were not kept.
-    """
-
-    package: Path
-    inputs: Path
-    has_other_weights: bool
-
-
-@dataclass(frozen=True)
 class FailedCall:
     """A call to look into.
 
@@ -70,7 +57,7 @@ class FailedCall:
         has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
         frozen: what torch computed from weights when it compiled the package (`freezing`) and the script has left,
             where it had replaced weights.
-        others: where nothing was seen in any package, the other ones.
+        others: where nothing was seen in any package, the last call of each other one.
     """
 
     run: RunDir
@@ -81,7 +68,7 @@ class FailedCall:
     is_not_finite: bool = False
     has_other_weights: bool = False
     frozen: tuple[str, ...] = ()
-    others: tuple[OtherPackage, ...] = ()
+    others: tuple[FailedCall, ...] = ()
 
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
@@ -128,24 +115,24 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         return None
     chosen = max(known, key=_order)  # the first of equal ones
     call, why = _call_in_question(chosen)
-    assert chosen.package is not None
-    package = chosen.package
-    inputs = None if call is None else _written(call, package, chosen.run.path)
-    has_other_weights = False
-    frozen: tuple[str, ...] = ()
-    if call is not None:
-        frozen = _frozen(call, chosen.run.manifest)
-        package, has_other_weights = _with_weights(package, call)
+    return replace(_call_of(chosen, call, why), others=() if _evidence(chosen) else _others(known, chosen))
+
+
+def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCall:
+    """A call of a package that was found; None for one whose inputs were not kept."""
+    assert called.package is not None
+    if call is None:
+        return FailedCall(called.run, called.package, None, None, why)
+    package, has_other_weights = _with_weights(called.package, call)
     return FailedCall(
-        run=chosen.run,
+        run=called.run,
         package=package,
-        number=None if call is None else call.number,
-        inputs=inputs,
+        number=call.number,
+        inputs=_written(call, called.package, called.run.path),
         why=why,
-        is_not_finite=call is not None and call.file.name == NOT_FINITE,
+        is_not_finite=call.file.name == NOT_FINITE,
         has_other_weights=has_other_weights,
-        frozen=frozen,
-        others=() if _evidence(chosen) else _others(known, chosen),
+        frozen=_frozen(call, called.run.manifest),
     )
 
 
@@ -174,17 +161,11 @@ def _frozen(call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
     )
 
 
-def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[OtherPackage, ...]:
-    """The other packages with the inputs of their last calls, which are written into their run directories."""
+def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[FailedCall, ...]:
+    """The last calls of the other packages."""
     by_package = {one.package: one for one in reversed(known) if one.package != chosen.package}
-    found = []
-    for package, one in reversed(by_package.items()):
-        call = _last(one.calls)
-        if package is not None and call is not None:
-            inputs = _written(call, package, one.run.path)
-            given, has_other_weights = _with_weights(package, call)
-            found.append(OtherPackage(given, inputs, has_other_weights))
-    return tuple(found)
+    calls = ((one, _last(one.calls)) for one in reversed(by_package.values()))
+    return tuple(_call_of(one, call, NOTHING_SEEN) for one, call in calls if call is not None)
 
 
 def _order(called: CalledPackage) -> tuple[int, int]:
@@ -217,7 +198,7 @@ def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
             return raised, "it raised an exception"
         if not_finite is not None:
             return not_finite, "its results are not finite"
-        return _last(called.calls), "nothing was seen in it"
+        return _last(called.calls), NOTHING_SEEN
     numbers = [launch.key.call for launch in verdict.suspects if launch.key.kind is CallKind.MODEL]
     guilty = next((call for call in called.calls if call.number in numbers), None)
     is_outside = not verdict.suspects and called.run.timeline.calls and all(x.ended for x in called.run.timeline.calls)

@@ -17,7 +17,7 @@ from aoti_debug.app.execute.replacements import COMPILED
 from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile.cached_build import GRAPHS, PROGRAM
 from aoti_debug.base import wording
-from aoti_debug.base.errors import ArtifactError, TargetError
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.processes.child_process import changed_environment
@@ -66,8 +66,8 @@ def triage_script(
 ) -> TriageDir:
     """Runs a script with every call of its packages kept, then finds out what is wrong with the call that failed.
 
-    That is the call with a fault, or else the first one with results that are not finite, or else the last call of the
-    first package.
+    That is the call with a fault, or else the first one with results that are not finite, or else the last call of each
+    package, until something is found in one or the time is over.
 
     Args:
         options: of the triage; the model and its inputs are those of the call.
@@ -119,14 +119,63 @@ def triage_failed_call(
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: as of `triage`.
     """
+    listener = listener or StepListener()
+    began = time.monotonic()
+    found = _triage(failed, verdict, options, listener, command)
+    steps = [*before, *found.record.steps]
+    looked_into: list[tuple[FailedCall, Finding]] = []
+    for other in failed.others:
+        left = options.time_limit - (time.monotonic() - began)
+        if found.finding.kind.is_fault or left <= 0:
+            break
+        step, one = _triage_other(other, replace(options, time_limit=left), listener, command)
+        steps.append(step)
+        if one is None:
+            continue
+        if one.finding.kind.is_fault:
+            place = f"in call {other.number} of {other.package.name}; in the script itself {other.why}"
+            found = replace(one, record=replace(one.record, finding=_with_note(one.finding, place)))
+        looked_into.append((other, one.finding))
+    finding = _with_unseen(_with_other_packages(found.finding, failed.others, looked_into), unseen)
+    record = replace(found.record, finding=finding, steps=tuple(steps))
+    triage_directory.write(found.path, record)
+    return replace(found, record=record)
+
+
+def _triage(
+    failed: FailedCall,
+    verdict: Verdict | None,
+    options: TriageOptions,
+    listener: StepListener | None,
+    command: Sequence[str],
+) -> TriageDir:
+    """Triages a call alone; its finding says what was seen of it in the script, too."""
     with changed_environment(torch_settings.environment(failed.run.info.torch_settings)):
         found = triage(replace(options, model=failed.package, inputs=failed.inputs), listener, command=command)
     _complete_repro(found.finding, failed.package.parent)
-    finding = _with_unseen(_with_what_was_seen(found.finding, failed, verdict), unseen)
+    finding = _with_what_was_seen(found.finding, failed, verdict)
     run = found.record.run if finding == found.finding else str(failed.run.path)
-    record = replace(found.record, finding=finding, steps=(*before, *found.record.steps), run=run)
-    triage_directory.write(found.path, record)
-    return replace(found, record=record)
+    return replace(found, record=replace(found.record, finding=finding, run=run))
+
+
+def _triage_other(
+    other: FailedCall, options: TriageOptions, listener: StepListener, command: Sequence[str]
+) -> tuple[Step, TriageDir | None]:
+    """Triages a call of another package in one step; None where it could not be done: the step says why."""
+    began = time.monotonic()
+    listener.began(other.package.name)
+    try:
+        found = _triage(other, None, options, None, command)
+        outcome = f"{found.finding.kind.heading} {found.finding.what}"
+    except AotiDebugError as error:
+        found, outcome = None, f"could not be looked into: {error}"
+    step = Step(other.package.name, time.monotonic() - began, wording.first_line(outcome))
+    listener.finished(step)
+    return step, found
+
+
+def _with_note(finding: Finding, note: str) -> Finding:
+    return replace(finding, warnings=(note, *finding.warnings))
 
 
 def _hint(script: UserScript, began: float, *, is_failed: bool) -> str:
@@ -148,21 +197,39 @@ def _hint(script: UserScript, began: float, *, is_failed: bool) -> str:
     return f"{written[-1]} was written meanwhile: aoti-debug triage {shlex.quote(written[-1])}"
 
 
-def _with_other_packages(finding: Finding, failed: FailedCall) -> Finding:
-    """A finding with the commands that look into the other packages of the script, which may be wrong."""
-    if not failed.others:
+def _with_other_packages(
+    finding: Finding, others: Sequence[FailedCall], looked_into: Sequence[tuple[FailedCall, Finding]]
+) -> Finding:
+    """A finding, where it is none, with what was found in the other packages of the script, and commands for the rest.
+
+    Args:
+        others: the last call of each of them.
+        looked_into: those that were triaged, each with its finding.
+    """
+    if finding.kind.is_fault or not others:
         return finding
+    clean = [other for other, found in looked_into if found.kind == CLEAN]
+    seen = [(other, found) for other, found in looked_into if found.kind != CLEAN]
+    known = {other.package for other, _ in looked_into}
+    left = [other for other in others if other.package not in known]
+    notes = []
+    if clean:
+        notes.append(f"the last call of {wording.pluralize(len(clean), 'other package')} of the script: clean, too")
+    notes += [f"{other.package.name}: {found.kind.heading} {found.what}" for other, found in seen]
+    if left:
+        notes.append(f"{wording.pluralize(len(left), 'other package')} of the script: not looked into")
+    if changed := [other.package.name for other in others if other.has_other_weights]:
+        notes.append(
+            f"the script had replaced weights of {wording.join_truncated(changed, 3)}, which were not kept: here they "
+            "are those of the package"
+        )
     commands = [
         shlex.join(["aoti-debug", "triage", word_of(other.package), "--inputs", word_of(other.inputs)])
-        for other in failed.others
+        for other in (*[other for other, _ in seen], *left)
+        if other.inputs is not None
     ]
-    notes = [f"{wording.pluralize(len(commands), 'other package')} of the script: not looked into"]
-    if changed := [other.package.name for other in failed.others if other.has_other_weights]:
-        notes.append(
-            f"the script had replaced weights of {wording.join_truncated(changed, 3)}, which were not kept: the "
-            "command has those of the package"
-        )
-    return replace(finding, warnings=(*notes, *finding.warnings), next=(*finding.next, *commands))
+    kind = INCOMPLETE if finding.kind == CLEAN and commands else finding.kind
+    return replace(finding, kind=kind, warnings=(*notes, *finding.warnings), next=(*finding.next, *commands))
 
 
 def _is_model(path: Path) -> bool:
@@ -220,7 +287,6 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
         if finding.kind != CONTRACT or verdict is None or not verdict.suspects:
             return finding
         return replace(finding, evidence=(*finding.evidence, f"in the script, {call} ended with: {_ended(verdict)}"))
-    finding = _with_other_packages(finding, failed)
     is_over = finding.kind == UNFINISHED
     if verdict is not None:
         seen = finding_of(failed.run, verdict)

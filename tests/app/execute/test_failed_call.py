@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
 from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, GraphEntry
+from aoti_debug.base.errors import AotiDebugError, ArtifactError
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.steps import Stopwatch
+from aoti_debug.base.machine.steps import Step, StepListener, Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
 from aoti_debug.base.native.frames import StackFrame
@@ -29,12 +31,13 @@ from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import Constant
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, UNFINISHED, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, UNFINISHED, Finding, FindingKind
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
-from aoti_debug.runs.show.finding import finding_lines
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.results.triage_directory import Record, TriageDir
 from tests import factories
 from tests.factories import JournalWriter, make_manifest, site
 
@@ -142,26 +145,108 @@ def test_a_crash_comes_before_a_process_that_was_ended_in_a_launch(tmp_path: Pat
     assert chosen(other, crashed).run == crashed.run
 
 
-def test_where_nothing_was_seen_the_other_packages_are_named(tmp_path: Path) -> None:
+def test_where_nothing_was_seen_the_others_are_the_last_calls_of_the_other_packages(tmp_path: Path) -> None:
     clean = Exit(ExitKind.CLEAN)
     first = package(tmp_path / "a", ended(tmp_path / "of_a", returned, exit_=clean))
     second = package(tmp_path / "b", ended(tmp_path / "of_b", returned, exit_=clean))
     found = chosen(first, second)
     assert found.run == first.run
     (left,) = found.others
-    other, inputs = left.package, left.inputs
-    assert (other, left.has_other_weights) == (second.package, False)
-    assert torch.equal(torch.load(inputs)[0], torch.ones(2))
-    finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), found)
-    assert finding.warnings == ("1 other package of the script: not looked into",)
-    command = f"aoti-debug triage {word_of(other)} --inputs {word_of(inputs)}"
-    assert finding.next == (command,)
-    assert finding_lines(finding, 300)[-1] == f"  next     {command}"
-    changed = replace(found, others=(replace(left, has_other_weights=True),))
-    finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), changed)
-    assert finding.warnings[1].startswith("the script had replaced weights of a.pt2, which were not kept")
+    assert (left.run, left.package, left.has_other_weights) == (second.run, second.package, False)
+    assert left.inputs is not None
+    assert torch.equal(torch.load(left.inputs)[0], torch.ones(2))
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
+
+
+CRASHED = Finding(FAULT, "it crashed")
+PARTLY = Finding(INCOMPLETE, "1 of 2 launches")
+
+
+@pytest.mark.parametrize(
+    ("findings", "kind", "notes"),
+    [
+        ((), INCOMPLETE, ["2 other packages of the script: not looked into"]),
+        (
+            (Finding(CLEAN, ""), Finding(CLEAN, "")),
+            CLEAN,
+            ["the last call of 2 other packages of the script: clean, too"],
+        ),
+        (
+            (Finding(CLEAN, ""),),
+            INCOMPLETE,
+            [
+                "the last call of 1 other package of the script: clean, too",
+                "1 other package of the script: not looked into",
+            ],
+        ),
+        (
+            (PARTLY, Finding(CLEAN, "")),
+            INCOMPLETE,
+            [
+                "the last call of 1 other package of the script: clean, too",
+                "a.pt2: CLEAN as far as compared: 1 of 2 launches",
+            ],
+        ),
+    ],
+)
+def test_a_clean_finding_says_what_was_found_in_other_packages(
+    tmp_path: Path, findings: Sequence[Finding], kind: FindingKind, notes: Sequence[str]
+) -> None:
+    run = ended(tmp_path / "run", returned, exit_=Exit(ExitKind.CLEAN)).run
+    others = [FailedCall(run, tmp_path / f"{name}.pt2", 1, tmp_path / "in.pt", "") for name in ("a", "b")]
+    looked_into = list(zip(others, findings, strict=False))
+    finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), others, looked_into)
+    assert (finding.kind, list(finding.warnings)) == (kind, notes)
+    open_ = [other for other, found in zip_longest(others, findings) if found is None or found.kind != CLEAN]
+    assert finding.next == tuple(
+        f"aoti-debug triage {word_of(other.package)} --inputs {word_of(tmp_path / 'in.pt')}" for other in open_
+    )
+    assert triage_script._with_other_packages(CRASHED, others, looked_into) == CRASHED
+    changed = [replace(other, has_other_weights=True) for other in others]
+    assert "weights of a.pt2, b.pt2, which" in triage_script._with_other_packages(PARTLY, changed, []).warnings[-1]
+
+
+class Listener(StepListener):
+    """Keeps the steps that it is told."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, str]] = []
+
+    def finished(self, step: Step) -> None:
+        self.steps.append((step.name, step.text))
+
+
+def test_packages_are_looked_into_until_one_has_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ended(tmp_path / "run", returned, exit_=Exit(ExitKind.CLEAN)).run
+    why = "nothing was seen in it"
+    others = tuple(FailedCall(run, tmp_path / f"{name}.pt2", 1, tmp_path / "in.pt", why) for name in "bcd")
+    first = FailedCall(run, tmp_path / "a.pt2", 1, tmp_path / "in.pt", "", others=others)
+    findings: dict[str, Finding | AotiDebugError] = {
+        "a.pt2": Finding(CLEAN, "4 launches"),
+        "b.pt2": ArtifactError("b.pt2 is gone", hint="build it again"),
+        "c.pt2": CRASHED,
+    }
+
+    def triage(options: TriageOptions, *_: object, **__: object) -> TriageDir:
+        found = findings.pop(options.model.name)
+        if isinstance(found, AotiDebugError):
+            raise found
+        (tmp_path / options.model.stem).mkdir()
+        return TriageDir(tmp_path / options.model.stem, Record(found))
+
+    monkeypatch.setattr(triage_script, "triage", triage)
+    listener = Listener()
+    options = TriageOptions(model=tmp_path / "script.py")
+    found = triage_script.triage_failed_call(first, None, options, listener)
+    note = "in call 1 of c.pt2; in the script itself nothing was seen in it"
+    assert (found.path.name, found.finding) == ("c", replace(CRASHED, warnings=(note,)))
+    assert listener.steps == [
+        ("b.pt2", "could not be looked into: b.pt2 is gone"),
+        ("c.pt2", "FAULT it crashed"),
+    ]
+    assert [step.name for step in found.record.steps] == ["b.pt2", "c.pt2"]
+    assert not findings
 
 
 def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def command(
 
     SCRIPT.py is run first, as by `aoti-debug exec`, with its arguments; -m MODULE runs a module. The call of a package
     that failed in it is looked into: the one with a fault, or with results that are not finite, or else the last one of
-    the first package.
+    each package.
 
     A core file of a process that had loaded a package is read with gdb: the launch that it ended in, by its stacks,
     the records of its run and the memory in the core. --package names the package. That of a GPU is read with cuda-gdb:

@@ -281,9 +281,8 @@ def show_ranks(path: Path, asked: ShowOptions) -> None:
         RunDirError: a record of a run cannot be read.
     """
     from aoti_debug.runs.ranks import agreement, ranks_run  # a `show` of one process does without
-    from aoti_debug.runs.ranks.document import document
     from aoti_debug.runs.ranks.ranks_analysis import analyse
-    from aoti_debug.runs.ranks.text import ranks_lines
+    from aoti_debug.runs.ranks.text import document, ranks_lines
 
     run, expected = ranks_run.open_ranks(path), agreement.Expectation(asked.agree, asked.sharded)
     print_lines(_unmatched_warning(agreement.unmatched(run.recorded, expected)), err=True)

@@ -1,11 +1,13 @@
-"""A run of ranks as text: a table with a row for each rank, and what can be said of them together."""
+"""A run of ranks as lines of text, a table and what can be said of all ranks, and as JSON: docs/ranks.schema.json."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.terminal_cells import Column
 from aoti_debug.runs.ranks.agreement import Agreement, Disagreement
 from aoti_debug.runs.ranks.clocks import Clocks
@@ -24,6 +26,7 @@ _COLUMNS = (
     Column("machine", min_width=8, share=1, dropped_below=100),
 )
 _MAX_LINES = 12  # lines of one kind
+FORMAT = 1  # of the JSON object
 
 
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
@@ -204,3 +207,88 @@ def _next(analysis: RanksAnalysis) -> list[str]:
     run = analysis.run
     number = shown_rank(run, analysis.failure).number
     return [f"next: {shlex.join(['aoti-debug', 'show', str(run.path / f'rank{number}')])}"]
+
+
+def document(analysis: RanksAnalysis) -> dict[str, Any]:
+    """The JSON object of a run of ranks."""
+    run, failure, agreement = analysis.run, analysis.failure, analysis.agreement
+    return {
+        "format": FORMAT,
+        "run": run.path.name,
+        "path": str(run.path),
+        "world_size": run.info.world_size,
+        "run_id": run.info.run_id,
+        "restart": run.info.restart,
+        "started": run.info.started,
+        "ranks": [_rank_document(rank, analysis) for rank in run.ranks],
+        "first_failure": None
+        if failure is None
+        else {
+            "rank": failure.rank.number,
+            "launch": failure.launch and failure.launch.id,
+            "kernel": failure.launch and failure.launch.kernel,
+            "what": failure.what,
+            "why": failure.why,
+            "certain": failure.is_certain,
+        },
+        "waits": [
+            {
+                "launch": wait.launch.id,
+                "kernel": wait.launch.kernel,
+                "ranks": list(wait.ranks),
+                "missing": list(wait.missing),
+            }
+            for wait in analysis.waits
+        ],
+        "partings": [
+            {
+                **json_data.to_data(parting),
+                "missing": _kernel_times(parting.missing),
+                "extra": _kernel_times(parting.extra),
+            }
+            for parting in analysis.partings
+        ],
+        "agreement": {
+            "compared": agreement.compared,
+            "sharded": list(agreement.sharded),
+            "disagreements": [
+                {
+                    "subject": one.subject.value,
+                    "name": one.name,
+                    "launch": one.launch.partition(" ")[0],
+                    "kernel": one.launch.partition(" ")[2],
+                    "groups": [list(group) for group in one.groups],
+                    "odd": list(one.odd),
+                    "times": one.times,
+                }
+                for one in agreement.disagreements
+            ],
+        },
+        "clocks": [json_data.to_data(offset) for offset in analysis.clocks.offsets.values()],
+    }
+
+
+def _kernel_times(kernels: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"kernel": kernel, "times": times} for kernel, times in kernels.items()]
+
+
+def _rank_document(rank: RankRun, analysis: RanksAnalysis) -> dict[str, Any]:
+    progress = rank.progress
+    launch = progress.current or progress.last
+    return {
+        "rank": rank.number,
+        "path": None if rank.diagnosed is None else str(rank.path),
+        "machine": rank.machine or None,
+        "end": progress.end.value,
+        "what": progress.what or None,
+        "reason": rank.reason or None,
+        "calls": progress.calls,
+        "launch": launch and launch.id,
+        "kernel": launch and launch.kernel,
+        "within": progress.current is not None,
+        "waits": progress.is_in_collective or (progress.outside is not None and progress.outside.is_collective),
+        "outside": progress.outside and progress.outside.function,
+        "model_line": text.model_line(launch.site.provenance) if launch else None,
+        "ended": None if progress.unix_ns is None else analysis.clocks.common(rank, progress.unix_ns) / 1e9,
+        "ended_is_seen": progress.is_seen,
+    }

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.runs.ranks import text
-from aoti_debug.runs.ranks.document import document
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
 from aoti_debug.runs.ranks.ranks_run import RankRun
 from aoti_debug.triage.results.triage_directory import TriageDir
@@ -48,7 +47,7 @@ def ranks_page(analysis: RanksAnalysis, page: Path) -> str:
         "titles": text.titles(),
         "rows": [(_link(rank, page), text.row(rank, analysis)) for rank in analysis.run.ranks],
     }
-    return render(_PARTS, document(analysis), values)
+    return render(_PARTS, text.document(analysis), values)
 
 
 def _model(rank: RankRun) -> str:

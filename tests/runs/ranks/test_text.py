@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from aoti_debug.runs.ranks.document import document
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
-from aoti_debug.runs.ranks.text import ranks_lines
+from aoti_debug.runs.ranks.text import document, ranks_lines
 from aoti_debug.views.report.report import ranks_page
 from aoti_debug.views.report.subject import REPORT
 from tests import schema

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Weight = Callable[[Node], "torch.Tensor | None"]
 Seen = Callable[[Node, Any], None]
 Drawn = Callable[[int], DrawnNumbers]
+_INLINED = tuple((str(size),) for size in range(9))  # torch/_inductor/graph.py, can_inline_constant
 _MAX_HELD = 1 << 28  # bytes of an argument of a custom operator, which is copied to see if the operator overwrites it
 
 
@@ -162,9 +163,7 @@ class ExportedCalls:
             value = self._inputs.get(name) if node.kind is NodeKind.INPUT else self.state(node.target)
             if value is None:
                 if node.kind is NodeKind.WEIGHT:
-                    raise NotEvaluableError(
-                        f"the weight {node.target or name} is not known: the run has not recorded all of it"
-                    )
+                    raise NotEvaluableError(f"the weight {node.target or name} is not known: {_unknown(node)}")
                 raise NotEvaluableError(f"the {node.kind.value} {node.target or name} is not known")
             held = value.to(self._device) if isinstance(value, torch.Tensor) else value
             if name in self._kept:
@@ -187,6 +186,14 @@ class ExportedCalls:
                 self._replaced[node.target] = value
         for name, value in replaced.items():
             (self._inputs if name in self._inputs else self._replaced)[name] = value
+
+
+def _unknown(node: Node) -> str:
+    """Why a weight may not be known."""
+    (type_,) = node.types
+    if type_ is not None and type_.shape in ((), *_INLINED):
+        return "torch may have written its few elements into the kernels; --exported gives the program that has them"
+    return "the run has not recorded all of it"
 
 
 class InPlaceEvaluation(Evaluation):

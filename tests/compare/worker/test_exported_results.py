@@ -139,6 +139,22 @@ def test_a_weight_that_launches_were_passed_the_transpose_of(
     assert called
 
 
+class Biased(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.ones(8))
+
+    def forward(self) -> torch.Tensor:
+        return self.bias * 2
+
+
+def test_a_weight_that_may_be_in_the_code_of_kernels(tmp_path: Path, called: list[object]) -> None:
+    (found,) = results(tmp_path / "none.pt2", module=Biased())
+    assert isinstance(found, StatesFailure)
+    assert "bias is not known: torch may have written its few elements into the kernels" in found.reason
+    assert called
+
+
 def test_without_a_call_nothing_is_read(tmp_path: Path, called: list[object]) -> None:
     assert results(tmp_path / "none.pt2", calls=0) == []
     assert called == []

@@ -58,7 +58,7 @@ _parsed = functools.lru_cache(maxsize=2)(program.from_json)  # a command asks fo
 def first_difference(
     rows: Iterable[Row], regions: Iterable[Region], results: Iterable[RegionResult], reference: Reference
 ) -> Beginning | None:
-    """The first launch whose result eager has otherwise from the same inputs; None if there is none."""
+    """The first launch whose result is not eager's for the same inputs; None if there is none."""
     region_of = {region.launch: region for region in regions}
     result_of = {result.launch: result for result in results}
     for row in rows:
@@ -241,7 +241,7 @@ def _inexact(evaluated: EvaluatedRun, reference: Reference) -> Iterator[InexactO
 
 
 def _overwriting(states: Sequence[StateChange], reference: Reference) -> Iterator[SeenOperator]:
-    """Yields of each state or input that the run leaves as it is the first operator that overwrites it."""
+    """Yields the first operator that overwrites each state or input which the run leaves as it is."""
     exported = reference.of_exported
     for state in states if exported is not None else ():
         assert exported is not None
@@ -317,7 +317,7 @@ def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region,
 
 
 def _of_each_call(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
-    """Of each state and call the last of its changes: that against the exported program, where that is known."""
+    """One change for each state and call: the last one, which is against the exported program where that is known."""
     last = {(change.call, change.name): change for change in changes}
     return tuple(sorted(last.values(), key=lambda change: change.call))
 

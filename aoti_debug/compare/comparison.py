@@ -96,7 +96,7 @@ class Row(LaunchResult):
 
 @dataclass(frozen=True, kw_only=True)
 class Beginning:
-    """The first launch whose result eager has otherwise by rounding, from the inputs that the launch had.
+    """The first launch whose result rounding makes another than eager's, for the inputs that the launch had.
 
     Attributes:
         argument: of the launch.

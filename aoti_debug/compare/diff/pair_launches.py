@@ -121,7 +121,7 @@ class _Side:
         self._expressions: dict[_Graph, Expressions] = {}
 
     def give(self, tensor: RecordedTensor, name: str) -> None:
-        """Gives the value that a launch wrote a name; the first one counts."""
+        """Names the value that a launch wrote; the first name counts."""
         graph, value = self._place(tensor)
         if graph is not None and value is not None:
             self._known.setdefault((graph.name, graph.function), {}).setdefault(value, name)

@@ -302,7 +302,7 @@ class RecordedValues:
 
 
 def _calls(graph: Graph, call: Node, body: Graph) -> bool:
-    """True for a branch or a region of this body; what a loop gives is not what its condition does."""
+    """True if a node returns what this body returns: of a branch or a region; a loop does not return its condition."""
     bodies = (graph.by_name[name] for name in call.inputs)
     return call.target in _GIVING_OUTPUTS and any(
         node.kind is NodeKind.SUBGRAPH and node.target == body.name for node in bodies

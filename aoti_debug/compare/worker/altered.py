@@ -219,7 +219,7 @@ def _used(graph: Graph) -> frozenset[str]:
 
 
 def _value(evaluation: Evaluation, graph: Graph, argument: Any, symbols: Symbols) -> torch.Tensor | None:
-    """What stands for an output in the output node."""
+    """The value of an argument of the output node."""
     if not isinstance(argument, Mapping):
         return saved_outputs.as_tensor(argument)
     if "size" in argument:
@@ -335,7 +335,7 @@ class Fingerprints:
         self._is_sorted = True
 
     def add(self, tensor: torch.Tensor) -> None:
-        """Adds a tensor's."""
+        """Adds the fingerprint of a tensor."""
         self._of_count[tensor.numel()].append(fingerprint(tensor))
         self._is_sorted = False
 
@@ -344,7 +344,7 @@ class Fingerprints:
         return any(True for _ in self._like(fingerprint(tensor), tensor.numel()))
 
     def has_in_order(self, tensor: torch.Tensor) -> bool:
-        """The same, with the numbers in the same row-major order."""
+        """True if such a tensor has been added with its numbers in the same row-major order."""
         return any(True for _ in self._in_order(fingerprint(tensor), tensor.numel()))
 
     def has_zeros_like(self, tensor: torch.Tensor) -> bool:

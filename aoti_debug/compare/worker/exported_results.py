@@ -265,7 +265,7 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
 
 
 def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tensor]:
-    """Those states, by their names, and inputs, by their numbers, that the program may overwrite."""
+    """The states that the program may overwrite, by their names, and such inputs, by their numbers."""
     may_change = program.overwritten
     values: dict[str | int, torch.Tensor | None] = {
         name: program.state(name) for name in given.states if name in may_change.states
@@ -275,7 +275,7 @@ def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tens
 
 
 def _lost(before: Mapping[str | int, torch.Tensor], after: Mapping[str | int, torch.Tensor]) -> Iterator[StateChange]:
-    """Yields what the program has overwritten in its first call, of what the run never does."""
+    """Yields the changes that the program made in its first call to what the run never overwrites."""
     for key, value in before.items():
         if has_equal_bits(value, after[key]):
             continue

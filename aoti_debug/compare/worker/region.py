@@ -354,9 +354,10 @@ def _is_single(dtype: torch.dtype) -> bool:
 
 
 def _discrete_units(terms: int) -> tuple[float, ...]:
-    """Of integers and booleans: each evaluation shows of an element only whether it turns over, or does not.
+    """The sizes of the movements of the inputs, in units, one for each evaluation of integers and booleans.
 
-    Half of them move the inputs as far as rounding in a sum of so many terms may move a floating result.
+    An evaluation only shows whether an element turns over, so there are many. Half of them move the inputs as far as
+    rounding in a sum of so many terms may move a floating result.
     """
     return (1.0,) * 8 + (8 * (1 + math.sqrt(terms) / 4),) * 8
 

@@ -93,7 +93,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
 
 
 def _made_by_launch(finding: Finding, wrong: Suspicion) -> Finding:
-    """The finding of a launch whose program makes other values of the same inputs: they are not to blame.
+    """The finding of a launch that is wrong: its program has other values for these inputs, which are not to blame.
 
     The origin is the operator that is wrong, where only one can be.
     """
@@ -106,7 +106,7 @@ def _made_by_launch(finding: Finding, wrong: Suspicion) -> Finding:
 
 
 def _of_lost(finding: Finding, comparison: Comparison) -> Finding:
-    """The finding; its origin is the operator whose value a pass has lost, where that makes outputs others."""
+    """The finding; where a pass changed the outputs, its origin is the operator whose value the pass has lost."""
     alteration = comparison.alteration
     if not comparison.is_program_altered or alteration is None or not alteration.lost:
         return finding

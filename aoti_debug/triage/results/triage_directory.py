@@ -208,8 +208,10 @@ class _RecordJson:
 
 
 def _record(path: Path, data: Mapping[str, Any]) -> Record:
-    """Raises:
-    DamagedJsonError: `data` is no triage.json.
+    """The contents of a triage.json.
+
+    Raises:
+        DamagedJsonError: `data` is no triage.json.
     """
     fields = json_data.from_data(_RecordJson, data)
     finding = findings.from_json(fields.finding, finding_kinds.by_value(), "finding")

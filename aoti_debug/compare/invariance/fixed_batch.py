@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, ModelFaultError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -105,8 +105,10 @@ class FixedBatch:
     Attributes:
         axis: "axis 0 of x".
         first: the run that those with other sizes are compared with: of the smallest size.
-        runs: the others. Those of the largest size are compared with the run of that size, the sample first.
+        runs: the others. Those of the largest size are compared with the run of that size, the sample first; the one
+            with small numbers beside the sample at the last place with the one at that place.
         outputs: of each run.
+        notes: runs that were left out, with the reason.
     """
 
     axis: str
@@ -114,6 +116,7 @@ class FixedBatch:
     runs: tuple[FixedRun, ...]
     outputs: tuple[FixedOutput, ...]
     directory: Path
+    notes: tuple[str, ...] = ()
 
     def differing(self, changed: str) -> tuple[FixedOutput, ...]:
         """The outputs that differ in a run with such a change."""
@@ -142,7 +145,7 @@ class FixedBatch:
             return "VARIES from package to package: their sizes differ; kernels and algorithms may"
         if len(self.unknown) == len(self.outputs):
             return "NOTHING COMPARED: no output is known to have a row for each sample"
-        known = "as far as it is known, " if self.unknown else ""
+        known = "as far as it is known, " if self.unknown or self.notes else ""
         return f"SAME BITS {known}in the outputs of {wording.pluralize(len(self.runs), 'other run')}"
 
     @property
@@ -150,7 +153,7 @@ class FixedBatch:
         """0: the same bits; 1: others; 8: the same as far as it is known."""
         if any(one.difference is not None for one in self.outputs):
             return EXIT_FINDING
-        return EXIT_INCOMPLETE if self.unknown or not self.outputs else EXIT_CLEAN
+        return EXIT_INCOMPLETE if self.unknown or self.notes or not self.outputs else EXIT_CLEAN
 
 
 def fixed_batch(options: FixedBatchOptions, listener: StepListener | None = None) -> FixedBatch:
@@ -193,6 +196,7 @@ def fixed_size(signature: ModelSignature, model: Path) -> VariedSize:
 class _FixedRuns:
     def __init__(self, options: FixedBatchOptions, folder: Path, steps: Steps) -> None:
         self._options, self._folder, self._steps = options, folder, steps
+        self._left_out: list[str] = []
         built = [self._built(model, folder / f"{number}.pt2") for number, model in enumerate(options.models)]
         self._packages = {size.bounds.minimum: (package, size) for package, size in built}
         self._largest = max(self._packages)
@@ -229,17 +233,36 @@ class _FixedRuns:
         of_sizes = [self._run(SampleSurroundings(one, 0, Others.GIVEN)) for one in smaller]
         base = self._run(SampleSurroundings(size, 0, Others.GIVEN))
         runs = [*(FixedRun(run, _SIZE) for run in (*of_sizes[1:], base) if smaller)]
-        others = [FixedRun(self._run(SampleSurroundings(size, place, Others.GIVEN)), _PLACE) for place in _places(size)]
-        if size > 1:
-            others.append(FixedRun(self._run(SampleSurroundings(size, 0, Others.DRAWN)), _ROWS))
-        others.append(FixedRun(self._run(base.surroundings, again=True), _AGAIN))
         first = of_sizes[0] if smaller else base
+        compared = [(first, run) for run in runs]
+        asked = [(place, Others.GIVEN, _PLACE, base) for place in _places(size)]
+        asked += [(0, Others.DRAWN, _ROWS, base)] if size > 1 else []
+        for place, others, changed, beside in asked:
+            if found := self._tried(SampleSurroundings(size, place, others)):
+                compared.append((beside, FixedRun(found, changed)))
+                is_last = changed == _PLACE and place == size - 1
+                if is_last and (small := self._tried(SampleSurroundings(size, place, Others.SMALL))):
+                    compared.append((found, FixedRun(small, _ROWS)))
+        compared.append((base, FixedRun(self._run(base.surroundings, again=True), _AGAIN)))
         with self._steps.step("compare") as note:
-            outputs = [*(one for run in runs for one in outputs_of(first, run))]
-            outputs += [one for run in others for one in outputs_of(base, run)]
+            outputs = tuple(one for beside, run in compared for one in outputs_of(beside, run))
             note.text = wording.pluralize(len(outputs), "output")
-        axis = self._packages[size][1].text
-        return FixedBatch(axis=axis, first=first, runs=(*runs, *others), outputs=tuple(outputs), directory=self._folder)
+        return FixedBatch(
+            axis=self._packages[size][1].text,
+            first=first,
+            runs=tuple(run for _, run in compared),
+            outputs=outputs,
+            directory=self._folder,
+            notes=tuple(self._left_out),
+        )
+
+    def _tried(self, surroundings: SampleSurroundings) -> SampleRun | None:
+        """A run with rows at other places or with other values, which the model may not be made for."""
+        try:
+            return self._run(surroundings)
+        except ModelFaultError as error:
+            self._left_out.append(surroundings.left_out(error))
+            return None
 
     def _run(self, surroundings: SampleSurroundings, *, again: bool = False) -> SampleRun:
         """A run in which the sample has these surroundings.
@@ -318,7 +341,7 @@ def fixed_lines(found: FixedBatch) -> list[str]:
         lines.append(
             "note: packages of several sizes are several compilations, so no launch can be named for a difference"
         )
-    return [*lines, found.verdict]
+    return [*lines, *(f"note: {note}" for note in found.notes), found.verdict]
 
 
 def _text(one: FixedRun) -> str:
@@ -331,6 +354,7 @@ def fixed_document(found: FixedBatch) -> dict[str, Any]:
         "format": FORMAT,
         "verdict": found.verdict,
         "axis": found.axis,
+        "notes": list(found.notes),
         "sizes": list(found.sizes),
         "runs": [{"run": str(found.first.run.path), **found.first.surroundings.members, "changed": None}]
         + [

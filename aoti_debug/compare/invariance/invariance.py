@@ -177,8 +177,7 @@ class _Samples:
         try:
             return self._run(name, surroundings)
         except ModelFaultError as error:
-            said = wording.first_line(str(error)).partition(": ")[2]
-            self._left_out.append(f"not asked: {surroundings.text}, for which the model does not end well: {said}")
+            self._left_out.append(surroundings.left_out(error))
             return None
 
     def _other_than(self, others: Others) -> Others:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.errors import ModelFaultError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.inputs.signature import Dim, ModelSignature
@@ -102,6 +102,11 @@ class SampleSurroundings:
         """The place as members of a JSON object."""
         return {"size": self.size, "place": self.place, "others": self.others.value}
 
+    def left_out(self, error: ModelFaultError) -> str:
+        """A sentence on a run that was left out, as the model did not end well in it."""
+        said = wording.first_line(str(error)).partition(": ")[2]
+        return f"not asked: {self.text}, for which the model does not end well: {said}"
+
 
 def varied_size(signature: ModelSignature, name: str) -> VariedSize:
     """Finds the size that a name means.
@@ -115,21 +120,34 @@ def varied_size(signature: ModelSignature, name: str) -> VariedSize:
     """
     found = list(_sizes(signature))
     if not found:
+        _refuse_expressions(signature, "")
         hint = f"{_EXPORT_HINT}; --fixed looks at other places and other values in the one batch"
         raise UsageError("every size of the inputs is fixed: there is one batch only", hint=hint)
     chosen = next((size for size in found if _is_meant(size, name, signature)), None)
     if chosen is None:
         known = ", ".join(f"{size.symbol} ({size.text})" for size in found)
         raise UsageError(f"no size of the model is {name!r}: {known}", hint=f"--dim {found[0].symbol}")
+    _refuse_expressions(signature, chosen.symbol)
+    return chosen
+
+
+def _refuse_expressions(signature: ModelSignature, symbol: str) -> None:
+    """Refuses inputs with a size that is an expression of a symbol: "2*s77".
+
+    Args:
+        symbol: of the size that varies; "" for any.
+
+    Raises:
+        UsageError: there is one.
+    """
     for position, leaf in enumerate(signature.leaves):
         for axis, dim in enumerate(leaf.shape):
-            if not dim.fixed and dim.symbol != chosen.symbol and chosen.symbol in dim.symbol:
+            if not dim.fixed and dim.symbol != symbol and symbol in dim.symbol:
                 raise UsageError(
                     f"axis {axis} of {signature.name(position)} has the size {dim.symbol}: it is not known which of "
                     "its rows belong to a sample",
                     hint="export the program with a size of its own for that axis",
                 )
-    return chosen
 
 
 def _sizes(signature: ModelSignature) -> Iterator[VariedSize]:

@@ -189,8 +189,9 @@ class Invariance:
             first = self.begins[0].first
             more = f", and {len(self.begins) - 1} more" if len(self.begins) > 1 else ""
             why = self.begins[0].reason
+            mixes = f"; MIXES SAMPLES in {self.mixes[0].first.launch.id}" if self.mixes else ""
             of_program = ": the program computes other values there" if why and why.cause is BeginCause.PROGRAM else ""
-            return f"VARIES from {first.launch.id} {first.launch.kernel} on{more}{of_program}"
+            return f"VARIES from {first.launch.id} {first.launch.kernel} on{more}{of_program}{mixes}"
         if self.mixes:
             first = self.mixes[0].first
             return f"MIXES SAMPLES in {first.launch.id} {first.launch.kernel}: the values of other rows change it"

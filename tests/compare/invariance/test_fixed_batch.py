@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.app.python.model_files import of_size
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, ModelFaultError, UsageError
 from aoti_debug.compare.invariance.fixed_batch import (
     FixedBatch,
     FixedRun,
@@ -22,6 +22,7 @@ from aoti_debug.compare.invariance.fixed_batch import (
     outputs_of,
 )
 from aoti_debug.compare.invariance.variance import SampleRun
+from aoti_debug.compare.invariance.varied_inputs import Others, SampleSurroundings
 from aoti_debug.package.inputs.input_files import Inputs
 from tests.compare.invariance.made_runs import SAMPLE, double, rows, run
 from tests.schema import DOCS, problems
@@ -99,6 +100,18 @@ def test_an_output_without_the_batch_is_not_known(tmp_path: Path) -> None:
     assert problems(fixed_document(unknown), SCHEMA) == []
 
 
+def test_a_run_that_was_left_out_is_told(tmp_path: Path) -> None:
+    error = ModelFaultError("fixed.pt2 does not end well (size 4, place 3): offsets[0] has to be 0", hint="look at it")
+    note = SampleSurroundings(4, 3, Others.GIVEN).left_out(error)
+    same = replace(found(tmp_path, double), notes=(note,))
+    assert same.exit_code == EXIT_INCOMPLETE
+    assert fixed_lines(same)[-2:] == [
+        "note: not asked: size 4, place 3, for which the model does not end well: offsets[0] has to be 0",
+        "SAME BITS as far as it is known, in the outputs of 3 other runs",
+    ]
+    assert problems(fixed_document(same), SCHEMA) == []
+
+
 def test_packages_of_several_sizes(tmp_path: Path) -> None:
     varies = found(tmp_path, lambda x: x * (2 if len(x) > 1 else 2.5), sizes=True)
     assert varies.verdict == "VARIES from package to package: their sizes differ; kernels and algorithms may"
@@ -126,20 +139,24 @@ class Linear(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(3)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.norm(x), torch.softmax(x, 0)
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        scale = torch.cat([x[:-1], x[-1:]]).abs().amax()  # the largest is in another row than the sample
+        return self.norm(x), (x / scale).round(decimals=3), x.cumsum(0)
 
 
 def test_as_it_is_called(tmp_path: Path) -> None:
     program = tmp_path / "fixed.pt2"
     torch.manual_seed(0)
-    torch.export.save(torch.export.export(Linear(), (torch.randn(4, 3),)), program)
+    x = torch.tensor([[0.5, 0.25, 1.0], [3.0, 3.0, 3.0], [3.0, 2.0, 3.0], [3.0, 1.0, 3.0]])
+    torch.export.save(torch.export.export(Linear(), (x,)), program)
     words = ["invariance", str(program), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(group, [*words, "--fixed", "--json"])
     document = json.loads(result.stdout)
     assert result.exit_code == EXIT_FINDING, result.output
     assert problems(document, SCHEMA) == []
     assert document["verdict"].startswith("MIXES SAMPLES")
-    assert {one["output"] for one in document["outputs"] if one["different"]} == {1}
+    assert {one["output"] for one in document["outputs"] if one["different"]} == {1, 2}
+    rows = [one for one in document["outputs"] if one["different"] and one["changed"] == "other rows"]
+    assert {(one["output"], one["place"], one["others"]) for one in rows} == {(1, 3, "small"), (2, 3, "small")}
     refused = CliRunner().invoke(group, [*words, "--fixed", "--sizes", "1,2"])
     assert "--fixed and --sizes exclude each other" in str(refused.exception)

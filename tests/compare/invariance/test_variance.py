@@ -129,6 +129,11 @@ def test_a_launch_that_mixes_what_already_differs(tmp_path: Path) -> None:
     assert relations(found[0]) == ["begins", "mixes", "follows"]
 
 
+def test_the_verdict_names_both(tmp_path: Path) -> None:
+    found = made(tmp_path, [by_size, lambda x: x - x.mean(0), double])
+    assert found.verdict == "VARIES from 0.0 cpp_0 on; MIXES SAMPLES in 0.1"
+
+
 def test_from_which_size_on_the_bits_are_the_same(tmp_path: Path) -> None:
     found = made(tmp_path, [double, by_size, double])
     assert [item.first.launch.id for item in found.begins] == ["0.1"]

@@ -151,3 +151,9 @@ def test_small_numbers_beside_the_sample() -> None:
     values, mask = inputs_of(given, varied, range(1), SampleSurroundings(4, 3, Others.SMALL)).args
     assert values[:, 0].tolist() == [8 / 1024, 8 / 1024, 8 / 1024, 8.0]
     assert mask.tolist() == [1, 1, 1, 1]
+
+
+def test_a_batch_that_is_twice_a_size_is_not_called_fixed() -> None:
+    doubled = ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 64, "2*s0"), FIXED)),))
+    with pytest.raises(UsageError, match=r"axis 0 of x has the size 2\*s0: it is not known which of its rows belong"):
+        varied_size(doubled, "batch")

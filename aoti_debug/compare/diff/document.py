@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.diff.difference import (
     Diff,
     DiffExplanation,
@@ -154,7 +154,5 @@ def _errors(difference: TensorDifference) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A number as JSON has it; infinities, NaN and complex numbers as text."""
-    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
-        return str(value)
-    return value
+    """A number as JSON has it; complex numbers as text."""
+    return str(value) if isinstance(value, complex) else json_data.number(value)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aoti_debug.base import wording
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.bisect.equal_result import price_document, price_text
 from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.diff.repeated_calls import ATOMIC
@@ -319,11 +319,7 @@ def _elements(found: ElementDifference) -> dict[str, Any]:
     return {
         "elements": found.elements,
         "different": found.different,
-        "ulp": _number(found.max_ulp),
-        "atol": _number(found.max_absolute),
-        "rtol": _number(found.max_relative),
+        "ulp": json_data.number(found.max_ulp),
+        "atol": json_data.number(found.max_absolute),
+        "rtol": json_data.number(found.max_relative),
     }
-
-
-def _number(value: float | None) -> float | str | None:
-    return str(value) if value is not None and not math.isfinite(value) else value

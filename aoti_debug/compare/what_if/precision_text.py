@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.terminal_cells import Cell, Column
 from aoti_debug.compare.measure.output_errors import decibels
 from aoti_debug.compare.modules import PartedBy, fused_note
@@ -13,7 +14,6 @@ from aoti_debug.compare.text import short
 from aoti_debug.compare.what_if.cast_program import BuiltProposal
 from aoti_debug.compare.what_if.precision import RoundedModel, RoundedPart, RoundedParts
 from aoti_debug.compare.what_if.rounding import Headroom, OutputEffect
-from aoti_debug.runs.show.document import json_number
 
 FORMAT = 1
 _MAX_NAMED = 6
@@ -196,9 +196,9 @@ def precision_document(found: RoundedModel) -> dict[str, Any]:
         "all": _trial_document(found.whole),
         "proposal": None if proposal is None else _trial_document(proposal),
         "kept_beside": list(found.kept_beside),
-        "trials": [{"kept": len(trial.kept), "error": json_number(trial.error)} for trial in found.trials],
+        "trials": [{"kept": len(trial.kept), "error": json_data.number(trial.error)} for trial in found.trials],
         "built": None if found.built is None else _built_document(found.built),
-        "noise": json_number(found.noise),
+        "noise": json_data.number(found.noise),
         "runs": found.runs,
         "not_rounded": list(found.refused),
     }
@@ -210,7 +210,7 @@ def _part_document(part: RoundedPart) -> dict[str, Any]:
         "name": part.part.name,
         "launches": [launch.id for launch in part.part.launches],
         "dtypes": list(part.dtypes),
-        "error": json_number(part.error),
+        "error": json_data.number(part.error),
         "snr_db": decibels(part.error),
         "outputs": [_effect_document(effect) for effect in part.effects],
         "headroom": {
@@ -226,7 +226,7 @@ def _part_document(part: RoundedPart) -> dict[str, Any]:
 def _trial_document(trial: RoundedParts) -> dict[str, Any]:
     return {
         "kept": list(trial.kept),
-        "error": json_number(trial.error),
+        "error": json_data.number(trial.error),
         "snr_db": decibels(trial.error),
         "outputs": [_effect_document(effect) for effect in trial.effects],
     }
@@ -238,7 +238,7 @@ def _built_document(built: BuiltProposal) -> dict[str, Any]:
         "modules": list(built.casts.modules),
         "casts": built.casts.operators,
         "left": list(built.casts.left),
-        "error": None if built.failure else json_number(built.error),
+        "error": None if built.failure else json_data.number(built.error),
         "snr_db": None if built.failure else decibels(built.error),
         "outputs": [_effect_document(effect) for effect in built.effects],
         "failure": built.failure or None,
@@ -252,7 +252,7 @@ def _effect_document(effect: OutputEffect) -> dict[str, Any]:
         "dtype": error.dtype,
         "shape": list(effect.shape),
         "different": error.different,
-        "relative": json_number(error.relative),
+        "relative": json_data.number(error.relative),
         "snr_db": decibels(error.relative),
         "misplaced": error.misplaced,
         "worst": None

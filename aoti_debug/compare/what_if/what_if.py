@@ -11,6 +11,7 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.compare_run import Scope
 from aoti_debug.compare.diff.diff_runs import pair_runs
 from aoti_debug.compare.measure.output_errors import OutputError, errors
@@ -28,7 +29,6 @@ from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Ski
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.show.document import json_number
 
 _FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller
 _ARITHMETICS = {ResultSource.EAGER: ValueArithmetic.EAGER, ResultSource.DOUBLE: ValueArithmetic.DOUBLE}
@@ -281,7 +281,7 @@ def outputs_document(outputs: Outputs) -> list[dict[str, Any]]:
 def _error(error: OutputError) -> dict[str, Any]:
     return {
         "different": error.different,
-        "relative": json_number(error.relative),
+        "relative": json_data.number(error.relative),
         "is_right": error.is_right,
         "fault": error.fault or None,
     }

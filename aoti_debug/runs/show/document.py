@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -248,7 +247,7 @@ def _type(value: Value, layout: Layout | None) -> str:
 def _scalar(argument: Argument) -> Any:
     value = argument.after
     if isinstance(value, Number):
-        return json_number(value.value)
+        return json_data.number(value.value)
     return argument.spec.text if value is Absent.TEXT or argument.spec.form is Form.STRING else None
 
 
@@ -275,7 +274,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
     return {
         "statistics": None if measurement.statistics is None else _statistics(measurement.statistics),
         "reason": measurement.reason or None,
-        "values": None if values is None else [json_number(value) for value in values],
+        "values": None if values is None else [json_data.number(value) for value in values],
         "hash": _hash(recorded, saved),
         "file": str(run.place_of(saved)) if saved and saved.path else None,
         "replay": recorded.replay if recorded else None,
@@ -289,7 +288,7 @@ def _hash(recorded: TensorStats | None, saved: TensorFile | None) -> str | None:
 
 
 def _statistics(statistics: Statistics) -> dict[str, Any]:
-    return {name: None if value is None else json_number(value) for name, value in statistics._asdict().items()}
+    return {name: None if value is None else json_data.number(value) for name, value in statistics._asdict().items()}
 
 
 def _grid(grid: Grid) -> dict[str, Any]:
@@ -299,15 +298,6 @@ def _grid(grid: Grid) -> dict[str, Any]:
         "num_warps": grid.num_warps,
         "shared_bytes": grid.shared_bytes,
         "arguments": [
-            {"name": a.name, "ctype": a.ctype or None, "value": json_number(a.value.value)} for a in grid.arguments
+            {"name": a.name, "ctype": a.ctype or None, "value": json_data.number(a.value.value)} for a in grid.arguments
         ],
     }
-
-
-def json_number(value: Any) -> Any:
-    """The number for JSON; a complex one is a list of two."""
-    if isinstance(value, complex):
-        return [json_number(value.real), json_number(value.imag)]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

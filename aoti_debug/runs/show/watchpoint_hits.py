@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase, WatchAction
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.watchpoints import WatchHit, Watchpoint
 from aoti_debug.runs.show import text
@@ -87,7 +87,7 @@ def _hit(hit: WatchHit) -> dict[str, Any]:
         "phase": hit.phase.name.lower(),
         "statistic": hit.statistic.name.lower(),
         "element": hit.element,
-        "value": hit.value if math.isfinite(hit.value) else str(hit.value),
+        "value": json_data.number(hit.value),
         "number": hit.number,
         "replay": hit.replay,
         "source": {"file": source[0].file, "line": source[0].line} if source else None,

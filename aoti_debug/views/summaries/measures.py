@@ -13,6 +13,7 @@ from typing import Any
 
 from aoti_debug.base.dtypes import FLOAT_FORMATS
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries, finite
 
@@ -170,7 +171,7 @@ def _tensor(series: Series) -> dict[str, Any]:
         "dtype": series.dtype,
         "drift": list(drift(series)),
         "headroom": {
-            dtype: {"overflow": _number(bits[0]), "underflow": _number(bits[1])}
+            dtype: {"overflow": json_data.number(bits[0]), "underflow": json_data.number(bits[1])}
             for dtype, bits in headroom.items()
             if bits is not None
         },
@@ -187,12 +188,8 @@ def _sample(sample: CallSample) -> dict[str, Any]:
         "pos_inf": sample.n_pos_inf,
         "neg_inf": sample.n_neg_inf,
         "zeros": sample.n_zero,
-        "min": _number(sample.min),
-        "max": _number(sample.max),
-        "mean": _number(sample.mean),
-        "std": _number(sample.std),
+        "min": json_data.number(sample.min),
+        "max": json_data.number(sample.max),
+        "mean": json_data.number(sample.mean),
+        "std": json_data.number(sample.std),
     }
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

@@ -56,6 +56,15 @@ def to_data(value: Any) -> Any:
     return {key: to_data(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
+def number(value: Any) -> Any:
+    """A number in a document for users: what JSON lacks is "nan", "inf" or "-inf"; a complex one is a list of two."""
+    if isinstance(value, complex):
+        return [number(value.real), number(value.imag)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
 def parse_value(text: str | bytes) -> Any:
     """Parses JSON text.
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import (
     DamagedJsonError,
     OtherFormatError,
@@ -137,3 +138,10 @@ def test_the_format_version_comes_first() -> None:
         assert str(caught.value) == f"format {shown}; this aoti-debug reads format 3"
     with pytest.raises(OtherFormatError, match="format null"):
         parse_versioned("{}", 1)
+
+
+def test_numbers_that_json_lacks_are_text() -> None:
+    assert json_data.number(1.5) == 1.5
+    assert json_data.number(3) == 3
+    assert [json_data.number(float(text)) for text in ("nan", "inf", "-inf")] == ["nan", "inf", "-inf"]
+    assert json_data.number(complex(1.0, float("inf"))) == [1.0, "inf"]

@@ -164,8 +164,9 @@ def _found(found: EqualSearch, builds: str) -> Iterator[str]:
     if found.end is EqualEnd.EQUAL:
         yield "  proved  by a build with these changes: what it returned and kept was eager's, bit for bit"
     if found.best is not None and found.best.equality is not None and found.best.equality.launches:
-        still = wording.pluralize(len(found.best.equality.launches), "launch")
-        yield f"  note    {still} of it write other bits than eager all the same, which no output shows"
+        count = len(found.best.equality.launches)
+        still = f"{wording.pluralize(count, 'launch')} of it write{'s' if count == 1 else ''}"
+        yield f"  note    {still} other bits than eager all the same, which no output shows"
     if found.end is EqualEnd.NOT_MINIMAL:
         yield "  next    the same command goes on"
 

@@ -148,7 +148,8 @@ class Diff:
     Attributes:
         by: how their launches are paired.
         pairs: in the order of the second run.
-        same, not_recorded: how many of them wrote the same bytes, or bytes that were not recorded.
+        same, not_recorded: how many of them wrote the same bytes, or bytes not all of which were recorded or have a
+            counterpart.
         launches: those that wrote different results, in the order of the second run.
         only_a, only_b: launches that have no counterpart.
         unpaired_outputs: outputs of the model in the second run that have no counterpart.

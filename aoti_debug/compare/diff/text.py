@@ -206,7 +206,7 @@ def summary(diff: Diff) -> str:
     differing = len(diff.launches)
     parts = [f"{wording.pluralize(diff.paired, 'launch')} paired {_PAIRED[diff.by]}", f"{diff.same} the same bytes"]
     parts += [f"{differing} others"] if differing else []
-    parts += [f"{diff.not_recorded} not recorded"] if diff.not_recorded else []
+    parts += [f"{diff.not_recorded} not compared in full"] if diff.not_recorded else []
     return ", ".join(parts)
 
 
@@ -313,6 +313,10 @@ def _alone(side: str, launches: Sequence[Launch], diff: Diff) -> list[str]:
 def note_lines(diff: Diff) -> list[str]:
     """The limits of the comparison, one sentence each."""
     notes = [*diff.notes, *diff.unfinished]
+    if diff.not_recorded:
+        found = [pair.launch.id for pair in diff.pairs if pair.outcome is PairRelation.NOT_RECORDED]
+        what = "not all that they wrote was recorded in both runs and has a counterpart"
+        notes.append(f"not compared in full: {wording.join_truncated(found, 6)}: {what}")
     if diff.unpaired_outputs:
         notes.append(f"outputs of b without a counterpart: {wording.join_truncated(diff.unpaired_outputs, 6)}")
     return notes
@@ -328,7 +332,7 @@ def verdict(diff: Diff) -> str:
     if diff.is_same and not diff.is_compared:
         return "NOT COMPARED: no results of a launch are recorded in both runs"
     if diff.is_same:
-        return "SAME" if not diff.not_recorded else "SAME as far as it was recorded"
+        return "SAME" if not diff.not_recorded else "SAME as far as it was compared"
     first = diff.first
     if diff.inputs:
         return f"DIFFERENT from the beginning: {wording.join_truncated([item.name for item in diff.inputs], 4)}"

@@ -33,7 +33,7 @@ MAX_ELEMENTS = 1 << 24  # elements of a tensor that is read for it
 ONLY_A, ONLY_B = "only in A", "only in B"
 _ROW_VERDICTS = (*(outcome.value for outcome in PairRelation), ONLY_A, ONLY_B)
 _SAME = "same"
-_VERDICTS = ("same as far as it was recorded", _SAME, "different", "not compared")
+_VERDICTS = ("same as far as it was compared", _SAME, "different", "not compared")
 _PARTS = PageParts(
     "diff.html",
     ("tabulator.min.js", "data.js", "spread.js", "errors.js", "rows.js", "diff.js", "main.js"),

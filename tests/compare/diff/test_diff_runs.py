@@ -192,7 +192,7 @@ def test_runs_of_which_nothing_was_compared_are_not_called_the_same(tmp_path: Pa
     run = partial(tmp_path / "a", 0.0, 0.0)
     same = diff_runs(run, run)
     assert (same.is_compared, verdict(same)) == (True, "SAME")
-    assert verdict(replace(same, same=1, not_recorded=1)) == "SAME as far as it was recorded"
+    assert verdict(replace(same, same=1, not_recorded=1)) == "SAME as far as it was compared"
     nothing = replace(same, same=0, not_recorded=2)
     assert verdict(nothing) == "NOT COMPARED: no results of a launch are recorded in both runs"
     assert document(nothing)["same"] is False

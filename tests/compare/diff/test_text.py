@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def _diff(folder: Path, wrong: int = -1, step: int = 1) -> Diff:
 def test_text(name: str, wrong: int, step: int, tmp_path: Path, golden: Callable[[Path, str], None]) -> None:
     lines = "\n".join(diff_lines(_diff(tmp_path, wrong, step))).replace(str(tmp_path), "RUNS")
     golden(GOLDEN / f"{name}.txt", lines + "\n")
+
+
+def test_a_launch_that_was_not_compared_in_full_is_named(tmp_path: Path) -> None:
+    same = _diff(tmp_path)
+    first, *others = same.pairs
+    found = replace(same, pairs=(replace(first, unpaired_writes=("sums",)), *others), same=11, not_recorded=1)
+    lines = diff_lines(found)
+    assert "12 launches paired launch by launch, 11 the same bytes, 1 not compared in full" in lines
+    assert any(line.startswith("note: not compared in full: 0.0: not all that they wrote") for line in lines)
+    assert lines[-1] == "SAME as far as it was compared"
 
 
 def test_the_budget_has_the_last_word(tmp_path: Path) -> None:

@@ -193,13 +193,7 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
     if run.manifest.device != "cpu":
         number = f"{site.stream}, " if run.manifest.stream_order is not None else ""
         facts.append(("stream", f"{number}slot {launch.stream_slot}, sequence {launch.sequence}"))
-    return [line for label, fact in facts for line in _labelled(label, fact, width)]
-
-
-def _labelled(label: str, fact: str, width: int) -> list[str]:
-    indent = " " * 13
-    first, *rest = terminal_cells.wrapped(fact, width, indent) or [indent]
-    return [f"  {label:<11}{first[len(indent) :]}", *rest]
+    return [line for label, fact in facts for line in text.labelled(label, fact, width, _LABEL)]
 
 
 def _provenance(run: RunDir, launch: Launch, width: int, *, unfolded: bool) -> list[str]:
@@ -207,7 +201,7 @@ def _provenance(run: RunDir, launch: Launch, width: int, *, unfolded: bool) -> l
     lines = model_lines(provenance, width)
     post, pre = provenance.post_grad_nodes, provenance.pre_grad_nodes
     own = post if unfolded else own_nodes(launch.site, run.manifest.sites)
-    lines += _labelled("module", ", ".join(provenance.modules), width) if provenance.modules else []
+    lines += text.labelled("module", ", ".join(provenance.modules), width, _LABEL) if provenance.modules else []
     lines += _nodes("fx nodes", own, len(post), width, unfolded=unfolded)
     lines += _nodes("traced as", pre, len(pre), width, unfolded=unfolded)
     return lines + (whole_stacks(provenance) if unfolded else stack_lines(provenance, width))
@@ -216,7 +210,7 @@ def _provenance(run: RunDir, launch: Launch, width: int, *, unfolded: bool) -> l
 def _nodes(label: str, nodes: Sequence[str], total: int, width: int, *, unfolded: bool) -> list[str]:
     shown = nodes if unfolded else nodes[:_MAX_NODES]
     more = f" and {total - len(shown)} more (--all)" if len(shown) < total else ""
-    return _labelled(label, f"{', '.join(shown)}{more}", width) if shown else []
+    return text.labelled(label, f"{', '.join(shown)}{more}", width, _LABEL) if shown else []
 
 
 def _grid(grid: Grid) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, Provenance, Role
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
@@ -141,3 +141,14 @@ def model_line(provenance: Provenance) -> str:
     frame = provenance.source[0]
     mark = "~" if provenance.certainty is Certainty.INFERRED else ""
     return f"{mark}{frame.file.rpartition('/')[2]}:{frame.line}"
+
+
+def labelled(label: str, sentence: str, width: int, column: int) -> list[str]:
+    """A sentence behind its label, in lines of at most `width` columns.
+
+    Args:
+        column: in which the lines of the sentence begin.
+    """
+    indent = " " * column
+    first, *rest = terminal_cells.wrapped(sentence, width, indent) or [indent]
+    return [f"  {label:<{column - 2}}{first[column:]}", *rest]

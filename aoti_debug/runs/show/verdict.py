@@ -15,6 +15,7 @@ from aoti_debug.runs.show import text
 _LISTED = 6  # suspects
 _MAX_ARGUMENTS = 12
 _SENTENCE = 100  # columns
+_LABEL = 11  # columns
 
 _HEADS = {
     Proof.CERTAIN: "in launch",
@@ -45,13 +46,13 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
             lines.append(f"    … to {verdict.suspects[-1].id}")
     else:
         lines.append(f"  {_HEADS[verdict.proof]}")
-    lines += _labelled("error", verdict.message, width) if verdict.message else []
-    lines += _labelled("because", verdict.why, width)
+    lines += text.labelled("error", verdict.message, width, _LABEL) if verdict.message else []
+    lines += text.labelled("because", verdict.why, width, _LABEL)
     if verdict.surfaced is not None:
-        lines += _labelled("noticed", f"in {verdict.surfaced.id}  {verdict.surfaced.kernel}", width)
+        lines += text.labelled("noticed", f"in {verdict.surfaced.id}  {verdict.surfaced.kernel}", width, _LABEL)
     lines += _stack(verdict.frames, width)
     for wait in verdict.waits[:_LISTED]:
-        lines += _labelled("waits", wait, width)
+        lines += text.labelled("waits", wait, width, _LABEL)
     lines += [f"  next     {command}" for command in verdict.next_commands]
     return lines
 
@@ -68,20 +69,14 @@ def _suspects(shown: Sequence[Launch], width: int) -> list[str]:
     ]
 
 
-def _labelled(label: str, sentence: str, width: int) -> list[str]:
-    indent = " " * 11
-    first, *rest = terminal_cells.wrapped(sentence, width, indent)
-    return [f"  {label:<9}{first[len(indent) :]}", *rest]
-
-
 def _source(launch: Launch, width: int) -> list[str]:
     provenance = launch.site.provenance
     if not provenance.source:
-        return _labelled("model", "line unknown", width)
+        return text.labelled("model", "line unknown", width, _LABEL)
     sure = "" if provenance.certainty is Certainty.EXACT else f" ({provenance.certainty.value})"
     lines: list[str] = []
     for frame in provenance.source[:2]:
-        lines += _labelled("model", f"{frame.file}:{frame.line} in {frame.function}{sure}", width)
+        lines += text.labelled("model", f"{frame.file}:{frame.line} in {frame.function}{sure}", width, _LABEL)
         if frame.text:
             lines.append(terminal_cells.shorten_middle(f"             {frame.text.strip()}", width))
     return lines
@@ -93,7 +88,7 @@ def _grids(launch: Launch, width: int) -> list[str]:
     for grid in launch.grids:
         name = "" if grid.kernel == launch.kernel else f"{grid.kernel} "
         shape = " × ".join(map(str, grid.grid))
-        lines += _labelled("grid", f"{name}{shape}, {wording.pluralize(grid.num_warps, 'warp')}", width)
+        lines += text.labelled("grid", f"{name}{shape}, {wording.pluralize(grid.num_warps, 'warp')}", width, _LABEL)
     return lines
 
 

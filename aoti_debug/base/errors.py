@@ -68,7 +68,8 @@ class Mismatch:
         name: its name in the exported program; "" if the number of inputs is wrong, or a package does not record it.
         position: among the flattened inputs, from 0; -1 for their number.
         kind: the property that differs: "count", "kind" (no tensor, or another constant), "dtype", "shape", "strides",
-            "device", "mark" (torch negates or conjugates it when it reads it), "storage" (of a weight).
+            "device", "mark" (torch negates or conjugates it when it reads it), "storage" or "missing" (of a
+            weight).
         promised, found: the expected and the actual value: "float32[4, 8] on cpu"; only the strides or the device if
             these differ.
         sentence: the error text.

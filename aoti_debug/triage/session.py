@@ -180,6 +180,8 @@ def _with_notes(finding: Finding, notes: tuple[str, ...]) -> Finding:
 def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout:
     """Makes the package of a triage, unless it was given one."""
     found = archive.inspect(options.model)
+    if options.name and found.models:
+        archive.resolve_model(found, options.name)
     output = folder / PACKAGE
     stripped = found.is_stripped(options.name)
     if stripped and options.exported is not None:

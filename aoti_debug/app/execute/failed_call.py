@@ -138,26 +138,23 @@ def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCa
 
 def _with_weights(package: Path, call: KeptCall) -> tuple[Path, bool]:
     """A package with the weights that the script had given it in a call, and True if it has others in spite of that."""
-    changes = kept_weights.of_call(call.file.parent, call.number)
+    weights = kept_weights.of_call(call.file.parent, call.number)
     is_alone = manifest_beside(package).exists()  # and loaded as it is
-    if changes is None or is_alone:
-        return package, changes is None or bool(changes)
-    if not changes:
-        return package, False
+    if weights is None or is_alone or weights.is_of_package:
+        return package, weights is None or not weights.is_of_package
     output = package.with_name(f"{package.stem}-call-{call.number}{package.suffix}")
-    return kept_weights.with_weights(package, changes, output), False
+    return kept_weights.with_weights(package, weights, output), False
 
 
 def _frozen(call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
     """What torch computed from weights when it compiled a package, and has kept while the script replaced weights."""
-    changes = kept_weights.of_call(call.file.parent, call.number)
-    if not changes:
+    weights = kept_weights.of_call(call.file.parent, call.number)
+    if weights is None or not weights.changes:
         return ()
-    replaced = kept_weights.names_of(changes)
     return tuple(
         constant.fqn
         for constant in manifest.constants
-        if constant.fqn.startswith(_FROZEN) and not replaced & {constant.fqn, constant.name}
+        if constant.fqn.startswith(_FROZEN) and not weights.names & {constant.fqn, constant.name}
     )
 
 

@@ -24,6 +24,7 @@ from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.frames import is_of_openmp
+from aoti_debug.package.launch_traits import writes_shared_memory
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.findings import CLEAN, HANG, INCOMPLETE, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
@@ -39,6 +40,7 @@ from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage
 
 STEP = "script"
+_MOST_CALLS = 100  # before one that failed, that are made once more
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,13 @@ def _triage(
     command: Sequence[str],
 ) -> TriageDir:
     """Triages a call alone; its finding says what was seen of it in the script, too."""
+    options = replace(options, model=failed.package, inputs=failed.inputs)
     with changed_environment(torch_settings.environment(failed.run.info.torch_settings)):
-        found = triage(replace(options, model=failed.package, inputs=failed.inputs), listener, command=command)
+        found = triage(options, listener, command=command)
+        is_seen = verdict is not None or failed.is_not_finite
+        calls = _calls_before(failed) + options.calls
+        if is_seen and calls > options.calls and found.finding.kind in (CLEAN, INCOMPLETE):
+            found = _triage_with_calls(replace(options, calls=calls), listener, command, before=found)
     _complete_repro(found.finding, failed.package.parent)
     finding = _with_what_was_seen(found.finding, failed, verdict)
     run = found.record.run if finding == found.finding else str(failed.run.path)
@@ -176,6 +183,28 @@ def _triage_other(
 
 def _with_note(finding: Finding, note: str) -> Finding:
     return replace(finding, warnings=(note, *finding.warnings))
+
+
+def _calls_before(failed: FailedCall) -> int:
+    """How many calls of a model that overwrites weights or buffers had been made before the one that failed."""
+    number = failed.number or 0
+    return number if number <= _MOST_CALLS and writes_shared_memory(failed.run.manifest) else 0
+
+
+def _triage_with_calls(
+    options: TriageOptions, listener: StepListener | None, command: Sequence[str], *, before: TriageDir
+) -> TriageDir:
+    """A triage of as many calls as the script had made, all with the inputs of the one that failed.
+
+    Args:
+        before: the triage of that call alone, which has found nothing.
+    """
+    found = triage(options, listener, command=command)
+    alone = "the call alone, on the buffers of the package, shows nothing" + (
+        f"; {options.calls} calls with its inputs do" if found.finding.kind.is_fault else ""
+    )
+    steps = (*before.record.steps, *found.record.steps)
+    return replace(found, record=replace(found.record, finding=_with_note(found.finding, alone), steps=steps))
 
 
 def _hint(script: UserScript, began: float, *, is_failed: bool) -> str:

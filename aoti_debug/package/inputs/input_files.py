@@ -132,8 +132,7 @@ def given_or_embedded(package: Artifact, given: str | None) -> Inputs:
             raise missing_inputs_error(str(package.path), signature)
         inputs, where = embedded, "the package"
         check(inputs, signature, where)
-    _check_marks(inputs, package, signature, where)
-    return inputs
+    return _without_marks(inputs, package, signature, where)
 
 
 def read_signature(package: Artifact) -> ModelSignature:
@@ -178,19 +177,27 @@ def check(inputs: Inputs, signature: ModelSignature, where: str) -> None:
         raise InputMismatch(mismatches)
 
 
-def _check_marks(inputs: Inputs, package: Artifact, signature: ModelSignature, where: str) -> None:
-    """Checks that no generated kernel reads the memory of inputs that torch negates or conjugates when it reads them.
+def _without_marks(inputs: Inputs, package: Artifact, signature: ModelSignature, where: str) -> Inputs:
+    """Inputs in which the numbers that torch negates or conjugates when it reads them are written out.
+
+    The operators of torch compute the same of them, and what is recorded are the numbers that they read.
 
     Raises:
-        InputMismatch: one does.
+        InputMismatch: a generated kernel reads the memory of such an input.
     """
     import torch
+    from torch.utils import _pytree as pytree
 
     values = _flatten(inputs)
-    if any(isinstance(value, torch.Tensor) and (value.is_neg() or value.is_conj()) for value in values):
-        mismatches = validate.marked_mismatches(values, signature, package.manifest(), where)
-        if mismatches:
-            raise InputMismatch(mismatches)
+    if not any(isinstance(value, torch.Tensor) and (value.is_neg() or value.is_conj()) for value in values):
+        return inputs
+    if mismatches := validate.marked_mismatches(values, signature, package.manifest(), where):
+        raise InputMismatch(mismatches)
+
+    def written_out(value: Any) -> Any:
+        return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
+
+    return Inputs(*pytree.tree_map(written_out, (tuple(inputs.args), dict(inputs.kwargs))))
 
 
 def _flatten(inputs: Inputs) -> list[Any]:

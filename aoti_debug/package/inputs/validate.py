@@ -95,6 +95,30 @@ def weight_mismatches(given: Mapping[str, Any], constants: Iterable[Constant]) -
     )
 
 
+def missing_weights(given: Iterable[str], constants: Iterable[Constant]) -> tuple[Mismatch, ...]:
+    """The parameters that are not given, of a buffer of weights that nothing else has filled.
+
+    Args:
+        given: as of `weight_mismatches`.
+    """
+    names = frozenset(given)
+    missing = [one for one in constants if one.is_parameter and 0 not in one.shape]
+    return tuple(
+        Mismatch(
+            one.fqn or one.name,
+            -1,
+            "missing",
+            "all parameters",
+            "",
+            f"weight {one.fqn or one.name} was not given to the buffer of weights that swap_constant_buffer made the "
+            "active one; torch leaves a parameter without memory there",
+            "give all parameters before the swap",
+        )
+        for one in missing
+        if names.isdisjoint((one.name, one.fqn))
+    )
+
+
 def _weight_mismatch(name: str, tensor: Tensor, constant: Constant) -> Mismatch | None:
     dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
     is_laid_out = _is_laid_out(tensor, constant)

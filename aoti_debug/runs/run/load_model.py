@@ -260,9 +260,11 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         tell_places(manifest.weights, tensors)
         model.use_weights(tensors)
     if is_given:
-        changes = _tensors(package.read(weights_file.REPLACED))
+        replaced = _tensors(package.read(weights_file.REPLACED))
+        changes = replaced["changes"]
         given = {name: tensor for change in changes for name, tensor in change["tensors"].items()}
-        if mismatches := validate.weight_mismatches(given, manifest.constants):
+        missing = () if replaced["is_whole"] else validate.missing_weights(given, manifest.constants)
+        if mismatches := (*validate.weight_mismatches(given, manifest.constants), *missing):
             raise InputMismatch(mismatches)
         model.replay(changes)
     return model

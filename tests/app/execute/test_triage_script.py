@@ -96,6 +96,36 @@ ids[2, 3] = 100
 runner.run([ids, scale])
 """
 
+STATE = """
+import sys
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, state, x):
+        state.mul_(0.5)
+        self.count.add_(1)
+        return state + x / (3 - self.count)[:, None]
+
+example = torch.ones(3, 4), torch.ones(3, 8)[:, ::2]
+program = torch.export.export(Model(), example)
+from tests.wrapper_templates import share
+share()
+path = torch._inductor.aoti_compile_and_package(program, package_path="state.pt2")
+model = torch._inductor.aoti_load_package(path)
+memory = torch.ones(24)
+given = {
+    "alone": (torch.zeros(3, 4), torch.zeros(3, 8)[:, ::2]),
+    "shared": (memory[:12].view(3, 4), memory.view(3, 8)[:, ::2]),
+    "negated": (torch.ones(3, 4), torch.view_as_complex(torch.ones(3, 4, 2)).conj().imag),
+}[sys.argv[1]]
+for number in range(4 if sys.argv[1] == "alone" else 1):
+    print(model(*given).sum().item())
+"""
+
 RANKS = """
 import torch
 import torch.distributed as dist
@@ -164,6 +194,21 @@ def test_an_operator_of_the_script_itself(tmp_path: Path) -> None:
     assert len(runs) > 1
     assert {run["torch_settings"]["float32_matmul_precision"] for run in runs} == {"medium"}
     assert "\ntorch.set_float32_matmul_precision('medium')\n" in (Path(finding["repro"]) / "repro.py").read_text()
+
+
+@pytest.mark.slow
+def test_what_calls_and_inputs_share(tmp_path: Path) -> None:
+    (tmp_path / "serve.py").write_text(STATE)
+    finding, done = triaged(tmp_path, "--json", "serve.py", "alone")
+    assert "call 2 of state-" in done.stderr
+    assert (finding["kind"], Path(finding["file"]).name, finding["line"]) == ("nonfinite", "serve.py", 13)
+    assert "3 calls with its inputs do" in finding["warnings"][0]
+    finding, _ = triaged(tmp_path, "--json", "serve.py", "shared")
+    assert finding["kind"] == "contract"
+    assert finding["what"] == "the inputs state and x share memory, and the model writes to it"
+    finding, _ = triaged(tmp_path, "--json", "serve.py", "negated")
+    assert finding["kind"] == "contract"
+    assert "only marked as negated (is_neg()); cpp_fused_" in finding["what"]
 
 
 @pytest.mark.slow

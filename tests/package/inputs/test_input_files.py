@@ -11,12 +11,15 @@ from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from aoti_debug.base.errors import ArtifactError, InputMismatch
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs import input_files, signature
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.package.manifest import Kind
 from aoti_debug.package.pt2 import archive
 from tests import archives
+from tests.factories import arg, make_manifest, site
 
 X = torch.arange(6.0).reshape(2, 3)
 Y = torch.tensor([1, 2])
@@ -381,6 +384,29 @@ def test_embedded_inputs_are_read_back(tmp_path: Path) -> None:
     assert inputs is not None
     assert_same(inputs, (X, 2), {"y": Y})
     assert input_files.read_signature(package) == BOTH
+
+
+@pytest.mark.parametrize("kind", [Kind.CPP, Kind.SHIM_OUT])
+def test_marks_are_written_out_where_no_generated_kernel_reads_the_memory(tmp_path: Path, kind: Kind) -> None:
+    view = torch.view_as_complex(torch.randn(2, 3, 2)).conj().imag
+    described = ModelSignature((replace(tensor_leaf("x", view), strides=None), tensor_leaf("y", Y)), spec_of(X, y=Y))
+    input_files.write(Inputs((view,), {"y": Y}), tmp_path / "in.pt")
+    made = replace(make_manifest(site("k", arg("arg0_1"), kind=kind)), inputs=("arg0_1", "arg1_1"))
+    members = {
+        **archives.PACKAGE,
+        manifest.MEMBER: json_data.to_text(made).encode(),
+        archive.INPUTS_MEMBER: (tmp_path / "in.pt").read_bytes(),
+        archive.SIGNATURE_MEMBER: signature.to_json(described).encode(),
+    }
+    package = archive.inspect(archives.write(tmp_path / "p.pt2", members))
+    for given in (None, str(tmp_path / "in.pt")):
+        if kind is Kind.CPP:
+            with pytest.raises(InputMismatch, match=r"marked as negated \(is_neg\(\)\); k reads its memory as it is"):
+                input_files.given_or_embedded(package, given)
+            continue
+        inputs = input_files.given_or_embedded(package, given)
+        assert not inputs.args[0].is_neg()
+        assert_same(inputs, (view.resolve_neg(),), {"y": Y})
 
 
 def test_a_package_may_be_without_inputs(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
-from aoti_debug.package.inputs.validate import marked_mismatches, weight_mismatches
+from aoti_debug.package.inputs.validate import marked_mismatches, missing_weights, weight_mismatches
 from aoti_debug.package.manifest import Constant, Kind
 from tests.factories import arg, make_manifest, site
 
@@ -88,3 +88,13 @@ def test_only_generated_kernels_do_not_see_that_torch_negates_or_conjugates(
     assert [mismatch.name for mismatch in found] == kernels
     assert all(f"({mismatch.found}); k reads its memory as it is" in mismatch.sentence for mismatch in found)
     assert marked_mismatches([3, pairs[:, 0], conjugate.resolve_conj()], MARKED, manifest, "the package") == ()
+
+
+def test_parameters_that_a_buffer_of_weights_lacks() -> None:
+    names = ("l.weight", "scale", "shift", "empty")
+    constants = [Constant(f"c{i}", name, "float32", (2,), (1,), False, "Parameter") for i, name in enumerate(names)]
+    constants[3] = replace(constants[3], shape=(0, 4))
+    buffer = Constant("count", "count", "float32", (), (), False, "Buffer")
+    found = missing_weights({"c0", "shift"}, [*constants, buffer])
+    assert [(mismatch.name, mismatch.kind) for mismatch in found] == [("scale", "missing")]
+    assert missing_weights(names, constants) == ()

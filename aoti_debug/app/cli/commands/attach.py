@@ -26,7 +26,7 @@ from aoti_debug.runs.rundir import run_directory, watch_condition
 FORMAT = 1
 _POLL = 0.02  # seconds
 _PENDING = {
-    ControlDelay.NONE: "no call of the model has begun: the settings come into force when the next one begins",
+    ControlDelay.NONE: "no call of the model has begun since: the settings come into force when the next one begins",
     ControlDelay.CALLS: "its calls overlap, which on a GPU must not be: the settings wait for a call that begins alone",
     ControlDelay.CAPTURED: "a CUDA graph holds calls of its run, so that the run cannot end: nothing changes",
 }

@@ -79,7 +79,7 @@ def test_a_pattern_that_matches_nothing(run: RunDir, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("delay", "message"),
     [
-        (0, "no call of the model has begun: the settings come into force when the next one begins"),
+        (0, "no call of the model has begun since: the settings come into force when the next one begins"),
         (1, "its calls overlap, which on a GPU must not be: the settings wait for a call that begins alone"),
         (2, "a CUDA graph holds calls of its run, so that the run cannot end: nothing changes"),
     ],

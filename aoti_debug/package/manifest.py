@@ -288,11 +288,6 @@ class Constant:
     folded: bool
     kind: str = ""  # "Parameter", "Buffer", "TensorConstant"; "" if unknown
 
-    @property
-    def is_parameter(self) -> bool:
-        """True for a parameter of the model; False also where a package does not record what it is."""
-        return self.kind == "Parameter"
-
 
 @dataclass(frozen=True)
 class Promise:

@@ -15,6 +15,7 @@ from typing import Any
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package import weights_file
+from aoti_debug.package.inputs.validate import is_parameter
 from aoti_debug.package.pt2 import archive, trust
 
 _SWAP = "swap_constant_buffer"
@@ -230,7 +231,7 @@ def with_weights(package: Path, weights: Weights, output: Path) -> Path:
     shutil.copyfile(package, output)
     inspected = archive.inspect(package)
     parameters = {
-        name for one in inspected.manifest().constants if one.is_parameter for name in (one.name, one.fqn) if name
+        name for one in inspected.manifest().constants if is_parameter(one) for name in (one.name, one.fqn) if name
     }
     loaded = []
     for change in weights.changes or ():

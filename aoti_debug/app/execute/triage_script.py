@@ -152,13 +152,15 @@ def _triage(
     command: Sequence[str],
 ) -> TriageDir:
     """Triages a call alone; its finding says what was seen of it in the script, too."""
-    options = replace(options, model=failed.package, inputs=failed.inputs)
+    options, began = replace(options, model=failed.package, inputs=failed.inputs), time.monotonic()
     with changed_environment(torch_settings.environment(failed.run.info.torch_settings)):
         found = triage(options, listener, command=command)
         is_seen = verdict is not None or failed.is_not_finite
         calls = _calls_before(failed) + options.calls
-        if is_seen and calls > options.calls and found.finding.kind in (CLEAN, INCOMPLETE):
-            found = _triage_with_calls(replace(options, calls=calls), listener, command, before=found)
+        left = options.time_limit - (time.monotonic() - began)
+        if is_seen and calls > options.calls and left > 0 and found.finding.kind in (CLEAN, INCOMPLETE):
+            further = replace(options, calls=calls, time_limit=left)
+            found = _triage_with_calls(further, listener, command, before=found)
     _complete_repro(found.finding, failed.package.parent)
     finding = _with_what_was_seen(found.finding, failed, verdict)
     run = found.record.run if finding == found.finding else str(failed.run.path)
@@ -200,9 +202,8 @@ def _triage_with_calls(
         before: the triage of that call alone, which has found nothing.
     """
     found = triage(options, listener, command=command)
-    alone = "the call alone, on the buffers of the package, shows nothing" + (
-        f"; {options.calls} calls with its inputs do" if found.finding.kind.is_fault else ""
-    )
+    shown = f"; {options.calls} calls, all with its inputs, show this" if found.finding.kind.is_fault else ""
+    alone = f"one call, on the buffers of the package, shows no fault{shown}"
     steps = (*before.record.steps, *found.record.steps)
     return replace(found, record=replace(found.record, finding=_with_note(found.finding, alone), steps=steps))
 

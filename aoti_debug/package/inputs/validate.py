@@ -95,6 +95,11 @@ def weight_mismatches(given: Mapping[str, Any], constants: Iterable[Constant]) -
     )
 
 
+def is_parameter(constant: Constant) -> bool:
+    """True for a parameter of the model; False also where a package does not record what a constant is."""
+    return constant.kind == "Parameter"
+
+
 def missing_weights(given: Iterable[str], constants: Iterable[Constant]) -> tuple[Mismatch, ...]:
     """The parameters that are not given, of a buffer of weights that nothing else has filled.
 
@@ -102,7 +107,7 @@ def missing_weights(given: Iterable[str], constants: Iterable[Constant]) -> tupl
         given: as of `weight_mismatches`.
     """
     names = frozenset(given)
-    missing = [one for one in constants if one.is_parameter and 0 not in one.shape]
+    missing = [one for one in constants if is_parameter(one) and 0 not in one.shape]
     return tuple(
         Mismatch(
             one.fqn or one.name,

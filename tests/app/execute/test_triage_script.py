@@ -201,7 +201,7 @@ def test_what_calls_and_inputs_share(tmp_path: Path) -> None:
     finding, done = triaged(tmp_path, "--json", "serve.py", "alone")
     assert "call 2 of state-" in done.stderr
     assert (finding["kind"], Path(finding["file"]).name, finding["line"]) == ("nonfinite", "serve.py", 13)
-    assert "3 calls with its inputs do" in finding["warnings"][0]
+    assert "3 calls, all with its inputs, show this" in finding["warnings"][0]
     finding, _ = triaged(tmp_path, "--json", "serve.py", "shared")
     assert finding["kind"] == "contract"
     assert finding["what"] == "the inputs state and x share memory, and the model writes to it"

@@ -70,7 +70,7 @@ def begin(investigation: Investigation) -> None:
     package, device = first.run.package, first.run.manifest.device
     if not investigation.options.compare or package is None or reason_against(investigation, first.run):
         return
-    has_room = fits_beside(package, device) and wrong_value_finding.bytes_to_save(first.run) <= SMALL
+    has_room = fits_beside(package, device) and bytes_of_tensors(first.run) <= SMALL
     if has_room or device == "cpu":
         investigation.runs.prepare_evaluation(device, investigation.repro.parent)
     if has_room:
@@ -85,10 +85,24 @@ def reason_against(investigation: Investigation, run: RunDir) -> str:
         return NO_PROGRAM if is_alone else "a package that does not hold the graph that it was compiled from"
     if len(run.launches) > MAX_LAUNCHES:
         return f"{len(run.launches)} launches, which are many; aoti-debug compare does"
-    needed, free = wrong_value_finding.bytes_to_save(run), shutil.disk_usage(investigation.repro.parent).free
+    needed, free = bytes_of_tensors(run), shutil.disk_usage(investigation.repro.parent).free
     if needed > min(LARGEST, free // 2):
         return f"{wording.byte_size(needed)} of tensors, which would be saved; aoti-debug compare does"
     return ""
+
+
+def bytes_of_tensors(run: RunDir) -> int:
+    """About how many bytes the same run at level 1 saves: of what is written each time, of what is only read once."""
+    written, read = 0, {}
+    for launch in run.launches:
+        for argument in launch.args:
+            if argument.layout is None or argument.tensor is None:
+                continue
+            if argument.written:
+                written += argument.layout.bytes
+            else:
+                read[argument.tensor.data_ptr] = argument.layout.bytes
+    return written + sum(read.values())
 
 
 def _not_compared(reason: str, result: RunResult) -> Suspicion:

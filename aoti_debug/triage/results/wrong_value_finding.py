@@ -40,7 +40,6 @@ from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.program import MODEL, Graph, Node, returned_nodes
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.launch import Launch
-from aoti_debug.runs.rundir.run_directory import RunDir
 
 AS_RECORDED = "as recorded"  # of a replay: it computes what was recorded
 _AS_ITS_GRAPH = (LaunchVerdict.OK, LaunchVerdict.BETTER, LaunchVerdict.ROUNDING)
@@ -103,20 +102,6 @@ def _other_lines(where: Place, suspects: Sequence[Suspect]) -> tuple[str, ...]:
         return ()
     named = wording.join_truncated(others, MAX_NAMED)
     return (f"its kernel computes other lines as well, of which one may be wrong: {named}",)
-
-
-def bytes_to_save(run: RunDir) -> int:
-    """About how many bytes of tensors a run at level 1 saves: what is written, and once each what is only read."""
-    written, read = 0, {}
-    for launch in run.launches:
-        for argument in launch.args:
-            if argument.layout is None or argument.tensor is None:
-                continue
-            if argument.written:
-                written += argument.layout.bytes
-            else:
-                read[argument.tensor.data_ptr] = argument.layout.bytes
-    return written + sum(read.values())
 
 
 def stage(launch: Launch, outcomes: Sequence[str], undefined: Sequence[str] = ()) -> tuple[str, ...]:

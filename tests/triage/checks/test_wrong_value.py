@@ -5,13 +5,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.outcome import WRONG_VALUE
+from aoti_debug.package.manifest import Kind
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from tests.triage.recorder import Recorder
 
 FINDING = Finding(WRONG_VALUE, "15 of 30 elements are not what the program says", next=("python repro.py",))
 
@@ -39,3 +42,11 @@ def test_a_search_calls_the_model_as_the_triage_has_called_it(monkeypatch: pytes
     run: Any = SimpleNamespace(inputs=Path("runs/1/inputs.pt"))
     command = "aoti-debug bisect m.pt2 --settings --inputs runs/1/inputs.pt --calls 3"
     assert wrong_value.with_search(FINDING, investigation, run).next == (*FINDING.next, command)
+
+
+def test_the_bytes_of_tensors_count_what_is_only_read_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf1",), weights=("weight",))
+    recorder.journal.call_begin()
+    recorder.launch("a", {"arg0": torch.ones(4), "weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
+    recorder.launch("b", {"weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
+    assert wrong_value.bytes_of_tensors(recorder.run()) == 4 * (4 + 100 + 10 + 10)

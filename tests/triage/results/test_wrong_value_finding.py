@@ -292,14 +292,6 @@ def test_outputs_that_were_not_compared_leave_it_open(run: RunDir) -> None:
     assert (kind_of(wrong), exit_code(wrong)) == (WRONG_VALUE, 1)
 
 
-def test_the_bytes_to_save_count_what_is_only_read_once(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf1",), weights=("weight",))
-    recorder.journal.call_begin()
-    recorder.launch("a", {"arg0": torch.ones(4), "weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
-    recorder.launch("b", {"weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
-    assert wrong_value_finding.bytes_to_save(recorder.run()) == 4 * (4 + 100 + 10 + 10)
-
-
 @pytest.mark.parametrize(
     ("outcomes", "word"),
     [

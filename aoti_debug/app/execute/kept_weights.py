@@ -26,7 +26,7 @@ _STATE = "weights-*.json"
 
 
 @dataclass(frozen=True)
-class Change:
+class WeightsChange:
     """What a method of a loader has set.
 
     Attributes:
@@ -40,32 +40,32 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Weights:
-    """The weights of a buffer.
+class WeightsInForce:
+    """The weights in force in a buffer.
 
     Attributes:
         changes: in their order; None if some were not kept.
         is_whole: what no change sets is as in the package; else torch leaves parameters that none sets without memory.
     """
 
-    changes: tuple[Change, ...] | None
+    changes: tuple[WeightsChange, ...] | None
     is_whole: bool
 
-    def with_change(self, change: Change | None) -> Weights:
+    def with_change(self, change: WeightsChange | None) -> WeightsInForce:
         """The weights after a change, without earlier ones of which it leaves nothing; None: one that was not kept."""
         if change is None or self.changes is None:
             return replace(self, changes=None)
         before = (one for one in dict.fromkeys(self.changes) if not set(one.names) <= set(change.names))
         return replace(self, changes=(*before, change))
 
-    def with_copies_of(self, other: Weights) -> Weights:
+    def with_copies_of(self, other: WeightsInForce) -> WeightsInForce:
         """The weights after torch has copied what it copies of the other buffer."""
         if self.changes is None or other.changes is None:
             return replace(self, changes=None)
         copied = tuple(replace(one, is_copied=True) for one in other.changes)
         return replace(self, changes=(*(one for one in self.changes if one not in copied), *copied))
 
-    def exchanged(self, change: Change, other: Change | None) -> Weights:
+    def exchanged(self, change: WeightsChange, other: WeightsChange | None) -> WeightsInForce:
         """The weights with another change in the place of one; None: one that was not kept."""
         if self.changes is None or all(one.file != change.file for one in self.changes):
             return self
@@ -90,7 +90,7 @@ class _State:
     """The weights in force from a call on, which is given by its number."""
 
     call: int
-    weights: Weights
+    weights: WeightsInForce
 
 
 class _Watched:
@@ -101,7 +101,7 @@ class _Watched:
         method: of the loader that has set them.
     """
 
-    def __init__(self, change: Change, method: str, tensors: Mapping[str, Any]) -> None:
+    def __init__(self, change: WeightsChange, method: str, tensors: Mapping[str, Any]) -> None:
         self.change = change
         self.method = method
         versions = {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
@@ -129,8 +129,8 @@ class GivenWeights:
     def __init__(self, folder: Path, *, keeps_all: bool) -> None:
         self._folder = folder
         self._keeps_all = keeps_all
-        self._active = Weights((), is_whole=True)
-        self._inactive = Weights((), is_whole=False)
+        self._active = WeightsInForce((), is_whole=True)
+        self._inactive = WeightsInForce((), is_whole=False)
         self._files: list[str] = []
         self._numbers = itertools.count()
         self._watched: list[_Watched] = []
@@ -181,7 +181,7 @@ class GivenWeights:
         if kept is not None:
             self._watched.append(_Watched(kept, watched.method, tensors))
 
-    def _kept(self, method: str, tensors: Mapping[str, Any], *, in_place: bool) -> Change | None:
+    def _kept(self, method: str, tensors: Mapping[str, Any], *, in_place: bool) -> WeightsChange | None:
         """The change; None if there is no room, or it is too large."""
         import torch
 
@@ -204,10 +204,10 @@ class GivenWeights:
         for file in [file for file in self._files[:-_FILES] if file not in in_force]:
             self._files.remove(file)
             Path(file).unlink(missing_ok=True)
-        return Change(str(path), tuple(tensors))
+        return WeightsChange(str(path), tuple(tensors))
 
 
-def of_call(folder: Path, call: int) -> Weights | None:
+def of_call(folder: Path, call: int) -> WeightsInForce | None:
     """The weights that were in force in a call; None where some were not kept.
 
     Args:
@@ -215,12 +215,12 @@ def of_call(folder: Path, call: int) -> Weights | None:
     """
     states = [json_data.parse(_State, path.read_bytes()) for path in folder.glob(_STATE)]
     state = max((state for state in states if state.call <= call), key=lambda state: state.call, default=None)
-    weights = Weights((), is_whole=True) if state is None else state.weights
+    weights = WeightsInForce((), is_whole=True) if state is None else state.weights
     is_kept = weights.changes is not None and all(Path(change.file).exists() for change in weights.changes)
     return weights if is_kept else None
 
 
-def with_weights(package: Path, weights: Weights, output: Path) -> Path:
+def with_weights(package: Path, weights: WeightsInForce, output: Path) -> Path:
     """Writes a copy of an instrumented package whose model is given weights when it is loaded.
 
     Raises:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase, SaveStatus, Variable
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Role
@@ -111,17 +112,14 @@ def package(run: RunDir) -> str:
     """The package that was run, as a word of a command: where the run's link leads, else that of its command line."""
     link = run.path / PACKAGE
     if link.is_symlink():
-        return shlex.quote(str(link.readlink()).removeprefix(f"{Path.cwd()}/"))
+        return shlex.quote(wording.short_path(link.readlink()))
     named = next((word for word in run.info.command if word.endswith(".pt2")), "")
     return shlex.quote(named or ("PACKAGE.pt2" if run.package is None else word_of(run.package)))
 
 
 def word_of(path: Path | str) -> str:
     """A word of a command: a path is relative if it lies below the current directory."""
-    if isinstance(path, str):
-        return path
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    return path if isinstance(path, str) else wording.short_path(path)
 
 
 def _reference(run: RunDir) -> list[str]:

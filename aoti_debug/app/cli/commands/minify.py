@@ -10,6 +10,7 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
+from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
@@ -79,5 +80,5 @@ def _with_short_path(found: Minified) -> Minified:
     """The result with the path of the script from here, if it lies below."""
     if found.smallest is None:
         return found
-    shown = str(found.smallest.script).removeprefix(f"{Path.cwd()}/")
+    shown = wording.short_path(found.smallest.script)
     return replace(found, smallest=replace(found.smallest, script=Path(shown)))

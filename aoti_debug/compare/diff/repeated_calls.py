@@ -13,14 +13,16 @@ from enum import Enum
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase
-from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.errors import AotiDebugError, RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches
 from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensor, RecordedTensors, TensorPair
+from aoti_debug.compare.evaluate.functions import draws
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.package.manifest import Arg, Kernel, Role
+from aoti_debug.package.manifest import Arg, Kernel, Role, Site
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
@@ -171,6 +173,8 @@ def _spans(pairs: Sequence[TensorPair]) -> list[ByteRange]:
 
 _RANDOM, _ATOMICS, _UNWRITTEN = "random numbers", "atomics", "memory that nothing has written"
 _ATEN = "aten."
+_INDUCTOR = "prims.inductor_"
+_DRAWING = re.compile(r"inductor_rand\w*")  # names of nodes that Inductor makes of operators that draw numbers
 _PARALLEL = "#pragma omp parallel"
 ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
 
@@ -266,8 +270,7 @@ def _unrepeatable(run: RunDir, first: Sequence[Launch], pairs: Sequence[LaunchPa
 
 
 def _causes(run: RunDir, launch: Launch, kernels: dict[str, Kernel]) -> Iterator[str]:
-    operator = run.manifest.operator(launch.site.op) if launch.site.op else None
-    if operator is not None and operator.random:
+    if draws_numbers(launch.site, run):
         yield f"{_RANDOM}, which it draws"
     if traits_of(launch.site.kind).user_operator and not launch.site.op.startswith(_ATEN):
         yield "a generator or a state of its own: it is a custom operator, which need not declare them"
@@ -287,6 +290,22 @@ def _causes(run: RunDir, launch: Launch, kernels: dict[str, Kernel]) -> Iterator
         yield f"{_ATOMICS}: the order of its additions may change"
     elif any(_PARALLEL in source for source in sources):
         yield "threads: they compute parts of it, and may race"
+
+
+def draws_numbers(site: Site, run: RunDir) -> bool:
+    """True if a launch draws random numbers; attention without dropout does not, where the package has the graph."""
+    names = site.provenance.post_grad_nodes
+    if any(_DRAWING.fullmatch(name) for name in names):
+        return True
+    operator = run.manifest.operator(site.op) if site.op else None
+    if operator is None or not operator.random:
+        return False
+    try:
+        graphs = reference_of(run)[0].graphs
+    except AotiDebugError:
+        return True
+    nodes = [node for graph in graphs for node in graph.nodes if node.name in names and node.target]
+    return not nodes or any(node.target.startswith(_INDUCTOR) or draws(node) for node in nodes)
 
 
 def adds_to_unwritten(argument: Arg, sources: Sequence[str]) -> bool:

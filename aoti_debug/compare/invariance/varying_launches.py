@@ -8,7 +8,6 @@ it computes with the size, the place or the other rows. If not, rounding suffice
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -21,6 +20,7 @@ from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.compare.compare_run import Scope, compare_run
+from aoti_debug.compare.diff.repeated_calls import draws_numbers
 from aoti_debug.compare.invariance.sample_rows import RowsRelation
 from aoti_debug.compare.invariance.variance import (
     LaunchRelation,
@@ -39,7 +39,6 @@ from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 _SLACK = 1 + 1e-6  # errors are measured in float64
-_RANDOM = re.compile(r"inductor_rand\w*")  # names of nodes that Inductor makes of operators that draw numbers
 _MOST = 32  # launches that are looked at
 _ErrorsOf = Mapping[tuple[str, str], Measurement]
 
@@ -286,14 +285,6 @@ def with_reasons(
         else:
             note.text = wording.pluralize(len(asked), "launch")
     return tuple(replace(item, reason=_reason(item, alone.run, errors)) for item in begins)
-
-
-def draws_numbers(site: Site, run: RunDir) -> bool:
-    """True if a launch draws random numbers: its operator does, or one of those that its kernel computes."""
-    operator = run.manifest.operator(site.op) if site.op else None
-    return (operator is not None and operator.random) or any(
-        _RANDOM.fullmatch(node) for node in site.provenance.post_grad_nodes
-    )
 
 
 def _errors(run: RunDir, launches: frozenset[str], user_code: UserCode, folder: Path) -> _ErrorsOf:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,12 +20,15 @@ from aoti_debug.compare.diff.repeated_calls import (
     RepeatedCalls,
     adds_to_unwritten,
     compare_calls,
+    draws_numbers,
     overlapping,
 )
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.manifest import Kind, Role
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.compare.chains import attach, chain
 from tests.factories import arg, triton_kernel
 from tests.triage.recorder import Recorder
 
@@ -106,6 +110,44 @@ def test_a_custom_operator_may_have_a_state_of_its_own(tmp_path: Path) -> None:
     ]
     assert not only.is_explained
     assert repeat_lines(found)[-1].endswith("then repro.py --repeat 100 look for races")
+
+
+ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+READ = {"node": "x"}
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "is_random"),
+    [
+        ("aten.rand_like.default", (READ,), True),
+        ("prims.inductor_seeds.default", (), True),
+        (ATTENTION, (READ, READ, READ), False),
+        (ATTENTION, (READ, READ, READ, 0.5), True),
+    ],
+)
+def test_an_operator_that_may_draw_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, args: tuple[object, ...], *, is_random: bool
+) -> None:
+    """The package has the graph, which says whether attention has dropout; without the graph it may."""
+    run = chain(tmp_path, ("aten.sin.default",))
+    (launch,) = run.launches
+    provenance = replace(launch.site.provenance, post_grad_nodes=("drawn",))
+    site = replace(launch.site, op=target, provenance=provenance)
+    monkeypatch.setattr(type(run.manifest), "operator", lambda *_: SimpleNamespace(random=True))
+    assert draws_numbers(replace(site, provenance=replace(provenance, post_grad_nodes=())), run)
+    graph = Graph("", MODEL, (Node("drawn", NodeKind.CALL, target, args),), ())
+    attach(run.path, Reference(FORMAT, torch.__version__, (graph,)))
+    assert draws_numbers(site, run) is is_random
+    monkeypatch.setattr(type(run.manifest), "operator", lambda *_: None)
+    assert not draws_numbers(site, run)
+
+
+@pytest.mark.parametrize(("node", "is_random"), [("inductor_random_default_1", True), ("random_table", False)])
+def test_a_kernel_that_draws_numbers(tmp_path: Path, node: str, *, is_random: bool) -> None:
+    run = chain(tmp_path, ("aten.sin.default",))
+    site = run.launches[0].site
+    drawn = replace(site, provenance=replace(site.provenance, post_grad_nodes=("add", node)))
+    assert draws_numbers(drawn, run) is is_random
 
 
 def test_atomics_explain_nothing_where_memory_may_be_unwritten(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.invariance import varying_launches
 from aoti_debug.compare.invariance.text import invariance_lines
-from aoti_debug.compare.invariance.varying_launches import BeginCause, Invariance, draws_numbers, with_reasons
+from aoti_debug.compare.invariance.varying_launches import BeginCause, Invariance, with_reasons
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.compare.invariance.made_runs import by_size, double, made
@@ -83,11 +83,3 @@ def test_a_package_that_cannot_be_compared_has_no_causes(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(varying_launches, "_errors", refused)
     assert [item.reason for item in explained(made(tmp_path, [double, by_size])).begins] == [None]
-
-
-@pytest.mark.parametrize(("node", "is_random"), [("inductor_random_default_1", True), ("random_table", False)])
-def test_a_kernel_that_draws_numbers(tmp_path: Path, node: str, *, is_random: bool) -> None:
-    found = made(tmp_path, [by_size])
-    (site,) = found.begin_sites
-    provenance = replace(site.provenance, post_grad_nodes=("add", node))
-    assert draws_numbers(replace(site, provenance=provenance), found.alone.run) is is_random

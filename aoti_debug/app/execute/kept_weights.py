@@ -27,7 +27,7 @@ _STATE = "weights-*.json"
 
 @dataclass(frozen=True)
 class WeightsChange:
-    """What a method of a loader has set.
+    """Weights that a method of a loader has set.
 
     Attributes:
         names: of the weights.

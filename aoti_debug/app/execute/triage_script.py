@@ -89,7 +89,7 @@ def triage_script(
     if failed is None:
         end = executed.killed or f"exit code {executed.exit_code}"
         raise TargetError(
-            f"{script.target} called no AOTInductor package that could be recorded: {end}",
+            f"no call of an AOTInductor package was recorded of {script.target}: {end}",
             hint=_hint(script, began, is_failed=bool(executed.exit_code)),
         )
     _find_modules(script, failed.package.parent)
@@ -218,13 +218,14 @@ def _hint(script: UserScript, began: float, *, is_failed: bool) -> str:
     since = time.time() - (time.monotonic() - began)
     times = {path.name: path.stat().st_mtime for path in Path.cwd().glob("*.pt2") if _is_model(path)}
     written = [name for name in sorted(times, key=lambda name: times[name]) if times[name] >= since]
+    stderr = "what it wrote to stderr may say why"
     if not written:
-        stderr = "what it wrote to stderr may say why"
         if script.torch_compile:
             return stderr
         graphs = f"if it uses torch.compile: {shlex.join(['aoti-debug', 'triage', '--torch-compile', *script.words])}"
         return f"{stderr}; {graphs}" if is_failed else f"{graphs}; otherwise {stderr}"
-    return f"{written[-1]} was written meanwhile: aoti-debug triage {shlex.quote(written[-1])}"
+    meanwhile = f"{written[-1]} was written meanwhile: aoti-debug triage {shlex.quote(written[-1])}"
+    return f"{stderr}; {meanwhile}" if is_failed else meanwhile
 
 
 def _with_other_packages(

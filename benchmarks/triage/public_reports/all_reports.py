@@ -17,12 +17,13 @@ from benchmarks.triage.public_reports import (
     no_faults,
     nonfinite,
     numbers,
+    scripts,
     undefined,
 )
 from benchmarks.triage.public_reports.report import Report
 
 _MODULES = (
     *(given, indices, numbers, nonfinite, builds, custom, healthy, undefined),
-    *(alike, contracts, meanings, no_faults, fields, integers, layers),
+    *(alike, contracts, meanings, no_faults, fields, integers, layers, scripts),
 )
 REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

@@ -127,6 +127,7 @@ COMMANDS: Mapping[str, Callable[[Report], list[list[str]]]] = {
     "bisect": _words("bisect", PROGRAM, "--settings", "--inputs", INPUTS),
     "minify": _words("minify", PROGRAM, "--inputs", INPUTS, "--json"),
     "api": lambda report: [["-m", f"{__package__}.call", report.name]],
+    "script": lambda report: [["-m", "aoti_debug", "triage", "--json", "-m", f"{__package__}.script", report.name]],
 }
 
 
@@ -248,6 +249,7 @@ def _faulted(text: str, code: int) -> str:
 READERS: Mapping[str, Callable[[list[str], int, float, str], Answer]] = {
     "triage": _triage,
     "compiled": _triage,
+    "script": _triage,
     "compare": _compare,
     "run": _text(_faulted),
     "memory": _text(lambda text, _: "growth" if re.search(r"^ *growth .*[MG]iB", text, re.MULTILINE) else "clean"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import os
 from collections.abc import Callable, Iterator
@@ -33,19 +34,19 @@ TOLERANCE = 1e-3  # relative to the largest number of an output; at least a unit
 
 
 def build(name: str, folder: Path) -> None:
-    """Writes inputs.pt and program.pt2, or package.pt2, into `folder`; nothing for the Python API: it takes a module.
+    """Writes inputs.pt and program.pt2, or package.pt2, into `folder`; nothing for the Python API and for scripts.
 
     It is the whole of a process of its own, which may end in any way.
     """
     report = REPORTS[name]
     with _in(folder, "build.log"):
-        if report.command == "api":
+        if report.command in ("api", "script"):
             return
-        example, program = _exported(report)
+        example, program = exported(report)
         torch.save(example.inputs, folder / INPUTS)
         if report.command == "compiled":
             _plant(report)
-            _compile(report, program, folder / PACKAGE)
+            compile_package(report, program, folder / PACKAGE)
         else:
             torch.export.save(program, folder / PROGRAM)
 
@@ -54,7 +55,7 @@ def find_truth(name: str, folder: Path) -> None:
     """Writes a key of `PLAIN`, and how it shows, to truth.txt in `folder`; like `build`, the whole of a process."""
     report = REPORTS[name]
     with _in(folder, "truth.log"):
-        example, program = _exported(report)
+        example, program = exported(report)
         _plant(report)
         (folder / TRUTH).write_text(_truth(report, example, program, folder))
 
@@ -75,7 +76,7 @@ def _in(folder: Path, log: str) -> Iterator[None]:
         yield
 
 
-def _exported(report: Report) -> tuple[Example, ExportedProgram]:
+def exported(report: Report) -> tuple[Example, ExportedProgram]:
     example = report.make()
     with torch.no_grad():
         return example, torch.export.export(
@@ -83,7 +84,7 @@ def _exported(report: Report) -> tuple[Example, ExportedProgram]:
         )
 
 
-def _compile(report: Report, program: ExportedProgram, to: Path) -> None:
+def compile_package(report: Report, program: ExportedProgram, to: Path) -> None:
     configs = {"aot_inductor.compile_wrapper_opt_level": "O0", **report.configs}
     torch._inductor.aoti_compile_and_package(program, package_path=str(to), inductor_configs=configs)
 
@@ -93,11 +94,13 @@ def _truth(report: Report, example: Example, program: ExportedProgram, place: Pa
 
     def package() -> Any:
         try:
-            _compile(report, program, place / PACKAGE)
+            compile_package(report, program, place / PACKAGE)
         except Exception as error:  # noqa: BLE001 - that it fails is the answer
             return f"no package: {type(error).__name__}: {_line(error)}"
         return torch._inductor.aoti_load_package(str(place / PACKAGE))(*_copies(example))
 
+    if report.drive is not None:
+        return _driven(report, example, program, place)
     with torch.no_grad():
         eager = _in_child(lambda: program.module()(*_copies(example)), place / "eager.pt")
         compiled = _in_child(package, place / "compiled.pt")
@@ -110,8 +113,20 @@ def _truth(report: Report, example: Example, program: ExportedProgram, place: Pa
     return _difference(eager, compiled)
 
 
+def _driven(report: Report, example: Example, program: ExportedProgram, place: Path) -> str:
+    """A key of `PLAIN` for what a script does with a package: its results are finite or not, or it dies."""
+    compile_package(report, program, place / PACKAGE)
+    drive = report.drive
+    assert drive is not None
+    returned = _in_child(lambda: drive(str(place / PACKAGE), example), place / "driven.pt")
+    if isinstance(returned, str):
+        return f"package {returned}" if returned.startswith("raises") else returned
+    is_finite = all(bool(tensor.isfinite().all()) for tensor in returned)
+    return "same: finite results" if is_finite else "nonfinite: results are not finite"
+
+
 def _copies(example: Example) -> tuple[Any, ...]:
-    return tuple(x.clone() if isinstance(x, torch.Tensor) else x for x in example.inputs)
+    return copy.deepcopy(example.inputs)  # tensors that share memory share it in the copy
 
 
 def _line(error: Exception) -> str:

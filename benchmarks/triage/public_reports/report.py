@@ -64,6 +64,8 @@ class Report:
             more.
         configs: settings of Inductor.
         options: more words of the command line.
+        drive: what a script does with its package, whose path it is given, and with the example; it returns results.
+            Of the command "script" only.
     """
 
     number: int
@@ -79,6 +81,7 @@ class Report:
     plant: str = ""
     configs: Mapping[str, Any] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    drive: Callable[[str, Example], Any] | None = None
 
     @property
     def name(self) -> str:

@@ -120,7 +120,7 @@ def outcome_lines(executed: ExecutedScript, columns: int, *, is_compiling: bool 
             return terminal_cells.wrapped(
                 f"HANG the script did not end: {executed.killed}; nothing was recorded", columns
             )
-        note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
+        note = "note: nothing was recorded: no call of a replaced AOTInductor package reached its model in this process"
         end = f"; it ended with exit code {executed.exit_code}, and what it wrote to stderr may say why"
         own = end if executed.exit_code else ""
         graphs = "" if is_compiling else "; graphs of torch.compile are recorded with --torch-compile"

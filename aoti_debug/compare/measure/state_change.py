@@ -1,7 +1,7 @@
 """Compares the change of a model's state in a call with the program's. Runs in a child process.
 
-A state that has not changed, or has changed twice, is as far from the program's as the change is large; rounding in the
-program is small beside the change, or else nothing can be said.
+A state that has not changed, or has changed twice, is as far from the program's as the change is large. A difference
+that is small beside the change may be rounding: it is wrong only if the program in float64 shows that it is not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 _WRONG_FROM = 0.5  # of the change
+_OPEN_FROM = 1e-3  # of the change: a smaller difference of floating numbers is rounding
 _MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as much worse
 NOISE_UNITS, NOISE_SEEDS = 1.0, range(8)  # of the evaluations that round otherwise
 _NOISE_MULTIPLE = 4.0  # of how far a state moves in them
@@ -32,7 +33,8 @@ def state_change(
     change = _size(right - old)
     difference = _size(new - right)
     floor = _ROUNDING * _resolution(after, right)
-    if not misplaced and ((change <= floor and difference <= floor) or difference <= _WRONG_FROM * change):
+    is_open = difference > (max(floor, _OPEN_FROM * change) if floor else 0.0)
+    if not misplaced and not is_open and (change <= floor or difference <= _WRONG_FROM * change):
         advance = Advance.RIGHT
     elif bool(((new == old) | (new.isnan() & old.isnan())).all()):
         advance = Advance.NOT_AT_ALL
@@ -43,6 +45,18 @@ def state_change(
     return StateChange(
         name=name, call=call, launch=launch, advance=advance, change=change, difference=difference, misplaced=misplaced
     )
+
+
+def is_small(change: StateChange) -> bool:
+    """True if a state differs by little beside its change in the call: it has changed, and rounding may do the rest."""
+    return not change.misplaced and (change.difference or 0.0) <= _WRONG_FROM * (change.change or 0.0)
+
+
+def judged_by_nothing(change: StateChange, after: torch.Tensor) -> StateChange | None:
+    """The change, where float64 does not know it: as the program says if small; None if rounding may explain it."""
+    if is_small(change):
+        return replace(change, advance=Advance.RIGHT)
+    return None if after.dtype.is_floating_point or after.dtype.is_complex else change
 
 
 def begin_difference(name: str, actual: torch.Tensor | None, right: torch.Tensor) -> StateChange:

@@ -26,8 +26,10 @@ from aoti_debug.compare.explain.element_trace import MOVES, is_elementwise
 from aoti_debug.compare.measure.state_change import (
     NOISE_SEEDS,
     NOISE_UNITS,
+    is_small,
     judged_by_double,
     judged_by_noise,
+    judged_by_nothing,
     lost_change,
     state_change,
 )
@@ -254,7 +256,7 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
                 deviating.append(found)
             elif sum(state.change.advance is not Advance.RIGHT for state in earlier_ones) < _MAX_JUDGED:
                 deviating.append(replace(found, eager=found.eager.clone()))  # the next call overwrites it
-            else:
+            elif not is_small(found.change):
                 unjudged.add(name)
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     yield from undefined_results(source, program)
@@ -394,5 +396,4 @@ def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateCh
         return state.change
     if exact is not None and exact.shape == state.after.shape:
         return judged_by_double(state.change, state.after, state.eager, exact.cpu())
-    is_rounded = state.after.dtype.is_floating_point or state.after.dtype.is_complex
-    return None if is_rounded else state.change
+    return judged_by_nothing(state.change, state.after)

@@ -23,6 +23,7 @@ from aoti_debug.compare.measure.state_change import (
     NOISE_UNITS,
     judged_by_double,
     judged_by_noise,
+    judged_by_nothing,
     state_change,
 )
 from aoti_debug.compare.measure.ulp import misplaced, relative_difference
@@ -180,12 +181,10 @@ def _states_of(
 
 
 def _unjudged(deviation: _Deviation, reason: str) -> Iterator[StateChange | StatesFailure]:
-    """Yields a change that float64 cannot judge: only that of integers is wrong all the same."""
-    if deviation.after.dtype.is_floating_point or deviation.after.dtype.is_complex:
-        name = deviation.change.name
-        yield StatesFailure(f"whether rounding explains how {name} changes is not known: {reason}")
-    else:
-        yield deviation.change
+    """Yields a change that float64 cannot judge: only a large one of integers is wrong all the same."""
+    judged = judged_by_nothing(deviation.change, deviation.after)
+    name = deviation.change.name
+    yield judged or StatesFailure(f"whether rounding explains how {name} changes is not known: {reason}")
 
 
 class _Begin:

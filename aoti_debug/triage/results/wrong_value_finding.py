@@ -132,7 +132,7 @@ def _state(comparison: Comparison) -> Finding:
     row = next((row for row in comparison.rows if row.launch.id == writer), None)
     outputs = tuple(map(output_text, comparison.faulty_outputs))
     others = [*others, *outputs]
-    if row is not None and row.verdict in _AS_ITS_GRAPH and row.compared_bytes == row.bytes:
+    if row is not None and _is_as_its_graph(row, comparison.wrong_states[0].name):
         right = f"{writer} computed what its graph says: the graph may be wrong already, or the value lost after it"
         return Finding(WRONG_VALUE, first, evidence=(right, *others))
     launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
@@ -142,6 +142,12 @@ def _state(comparison: Comparison) -> Finding:
         where = Place(operator=lost.operator, frame=lost.line)
         others = [*(f"in the program, {operator.text}" for operator in comparison.overwriting), *others]
     return Finding(WRONG_VALUE, first, where, evidence=tuple(others))
+
+
+def _is_as_its_graph(row: Row, state: str) -> bool:
+    """True if a launch wrote what its graph says: all of it, or this state at least, and nothing else is wrong."""
+    is_compared = any(output.argument == state.replace(".", "_") for output in row.outputs)
+    return row.verdict in _AS_ITS_GRAPH and (is_compared or row.compared_bytes == row.bytes)
 
 
 def _output(comparison: Comparison) -> Finding:

@@ -86,6 +86,17 @@ def test_a_state_is_the_launch_s_fault_unless_that_computed_its_graph(
     assert any("0.1 computed what its graph says" in sentence for sentence in finding.evidence) is (place is None)
 
 
+@pytest.mark.parametrize(("argument", "place"), [("norm_mean", None), ("buf0", "0.1")])
+def test_a_state_is_as_its_graph_says_where_that_is_compared_beside_what_is_not(
+    run: RunDir, argument: str, place: str | None
+) -> None:
+    change = StateChange(name="norm.mean", call=0, launch="0.1", advance=Advance.OTHERWISE, change=1.0, difference=0.1)
+    whole = compared(run, RIGHT, replace(RIGHT, argument=argument), RIGHT)
+    rows = (whole.rows[0], replace(whole.rows[1], compared_bytes=12), whole.rows[2])
+    finding = wrong_value_finding.finding_of(replace(whole, rows=rows, states=(change,)))
+    assert (finding.where.launch if finding.where else None) == place
+
+
 def test_an_input_that_no_launch_writes_names_the_operator_that_does(run: RunDir) -> None:
     name = "input 0 (cache)"
     states = (StateChange(name=name, call=0, launch="", advance=Advance.UNTOUCHED, change=1.0, difference=1.0),)

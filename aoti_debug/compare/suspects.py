@@ -68,7 +68,7 @@ class Alteration:
         relative: the largest relative difference of an output, both computed in float64; -1 if it is not known.
         explained: the largest part of an output's error that this difference makes up.
         least: the relative difference from which on rounding does not explain it.
-        is_rounded: True if an operator has no float64.
+        is_rounded: True if an operator has no float64, or integers differ by 1 at most.
         lost: the operators whose values are lost first, on the way to the wrong outputs.
         kept: the operators whose results wrong outputs should be, and whose values are still computed.
     """

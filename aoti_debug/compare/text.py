@@ -10,7 +10,7 @@ from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.protocol.measurement import LARGEST, Advance, Element, Measurement, StateChange
+from aoti_debug.compare.protocol.measurement import LARGEST, LEAST, Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
@@ -190,6 +190,11 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
         return []
     if alteration.relative < 0:
         return ["the graph that the kernels were generated from could not be computed in float64"]
+    if not alteration.is_proved and alteration.is_rounded and alteration.relative > LEAST:
+        return [
+            f"the graph that the kernels were generated from has a relative error of {short(alteration.relative)}, in "
+            "float64 but for what rounds there, too: that may make as much"
+        ]
     if not alteration.is_proved:
         return ["the graph that the kernels were generated from computes what the program says, in float64"]
     is_finite = math.isfinite(alteration.relative)

@@ -195,6 +195,12 @@ def test_a_value_of_which_only_the_signs_of_zeros_are_others(tmp_path: Path) -> 
     assert "no value like" not in said
 
 
+def test_what_rounding_may_make_is_not_called_the_same(tmp_path: Path) -> None:
+    said = lines(compared(tmp_path, Alteration(0.004, least=LARGEST, is_rounded=True)))
+    assert "has a relative error of 0.004, in float64 but for what rounds there, too: that may make as much" in said
+    assert "computes what the program says" not in said
+
+
 def test_a_value_of_which_only_the_order_is_another(tmp_path: Path) -> None:
     said = lines(compared(tmp_path, Alteration(0.5, lost=(replace(LOST, only_order=True),))))
     value = "tanh = aten.tanh.default(x) at /home/user/model.py:8"

@@ -210,7 +210,7 @@ class ElementTrace:
         return made, None
 
     def _producer(self, place: ElementPlace) -> tuple[ElementPlace, tuple[ElementSource, ...]] | None:
-        """The place where a value like this one came about first, and what it was computed from."""
+        """The place where a real value like this one came about first, and what it was computed from."""
         while True:
             node = self._node(place.key)
             if node is None or node.kind is not NodeKind.CALL:
@@ -220,7 +220,10 @@ class ElementTrace:
                 place = ElementPlace(producer, int(node.args[1]), place.element)
                 continue
             sources = tuple(sources_of(self._graph, self._evaluation, node, place))
-            number = float(value_at(self._evaluation, place).reshape(-1)[place.element])
+            values = value_at(self._evaluation, place)
+            if values.is_complex():
+                return None
+            number = float(values.reshape(-1)[place.element])
             step = next((s for s in (_step(source, number) for source in sources) if s is not None), None)
             if step is None:
                 return place, sources

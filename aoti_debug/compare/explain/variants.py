@@ -59,7 +59,11 @@ _INSTEAD = {
     "amax": ("amin",),
     "amin": ("amax",),
     "logical_and": ("logical_or",),
+    "logical_or": ("logical_and",),
+    "logical_xor": ("logical_or",),
     "bitwise_and": ("bitwise_or",),
+    "bitwise_or": ("bitwise_and", "bitwise_xor"),
+    "bitwise_xor": ("bitwise_or",),
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.compare.measure.differences import group_of, largest_in, largest_of
 from aoti_debug.compare.measure.output_errors import is_low_precision
 from aoti_debug.compare.measure.ulp import finite, real, relative_difference
+from aoti_debug.package.reference.program import Graph, is_cast, is_move, returned_nodes
 
 if TYPE_CHECKING:
     import torch
@@ -108,3 +109,22 @@ def _has_outlier(actual: torch.Tensor, eager: torch.Tensor) -> bool:
         if float(own.max()) > _OUTLIER * float(own.median()):
             return True
     return False
+
+
+def is_one_step(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """True if integers differ by 1 at most: where a number is rounded to one, the last bit before may decide it."""
+    import torch
+
+    is_whole = not (second.dtype.is_floating_point or second.dtype.is_complex or second.dtype is torch.bool)
+    return is_whole and not bool(((first.double() - second.double()).abs() > 1).any())
+
+
+def is_rounded_to_integers(graph: Graph | None, output: int) -> bool:
+    """True if an output of a graph is what a cast makes of floating numbers."""
+    names = () if graph is None else returned_nodes(graph)
+    node = graph.by_name.get(names[output]) if graph is not None and output < len(names) else None
+    while graph is not None and node is not None and is_move(node) and node.inputs:
+        node = graph.by_name[node.inputs[0]]
+    if graph is None or node is None or not is_cast(node) or not node.inputs:
+        return False
+    return any(kind is not None and "float" in kind.dtype for kind in graph.by_name[node.inputs[0]].types)

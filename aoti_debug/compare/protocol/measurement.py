@@ -304,7 +304,7 @@ class AlteredProgram:
             most, both in float64; -1 if it could not be computed.
         explained: the part of that output's error that this difference makes up; 0 if it could not be computed.
         least: the relative difference from which on rounding does not explain it.
-        is_rounded: True if an operator has no float64, so that rounding may be in the difference.
+        is_rounded: True if an operator has no float64, or integers differ by 1 at most: rounding may be the difference.
         lost: the nodes of the exported program before which all values are in that graph, while their own are not;
             behind them what they read that is there only with other signs of zeros, or in another order.
         lost_signs: those of them whose values are in that graph but for the signs of zeros.

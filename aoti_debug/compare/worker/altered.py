@@ -21,6 +21,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.variants import computes
+from aoti_debug.compare.measure.deviations import is_one_step, is_rounded_to_integers
 from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
 from aoti_debug.compare.protocol.measurement import EXPLAINED, LARGEST, LEAST, AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun
@@ -90,7 +91,9 @@ def altered_program(
     for n, value in enumerate(returned[: len(expected)]):
         right = saved_outputs.as_tensor(expected[n])
         if n in wrong and value is not None and right is not None and _has_shape_of(value, right, wrong[n].actual):
-            outputs.append(_altered_output(n, value, right, wrong[n], is_rounded=is_rounded))
+            is_step = is_one_step(value, right) and is_rounded_to_integers(reference.graph("", MODEL), n)
+            output = dataclasses.replace(wrong[n], rounding=LARGEST) if is_step else wrong[n]
+            outputs.append(_altered_output(n, value, right, output, is_rounded=is_rounded or is_step))
             if _has_other_signs(value, right):  # of zeros before a division
                 lost |= lost_signs
     most = max(
@@ -107,7 +110,7 @@ def altered_program(
         relative=-1.0 if most is None else most.relative,
         explained=0.0 if most is None else most.explained,
         least=LEAST if most is None else most.least,
-        is_rounded=is_rounded,
+        is_rounded=is_rounded if most is None else most.least > LEAST,
         lost=first,
         lost_signs=tuple(name for name in first if name in lost_signs),
         lost_order=tuple(name for name in first if name in lost_order),

@@ -99,6 +99,8 @@ class OperatorLocator:
         symbols = Symbols(known=region.symbols)
         known = {item.value: load_value(graph, item, symbols, self._device) for item in region.inputs}
         actual = load(graph, output, self._device)
+        if actual.is_complex():
+            return None
         number = actual.reshape(-1)[traced.element].double()
         with torch.no_grad():
             for arithmetic in Arithmetic:

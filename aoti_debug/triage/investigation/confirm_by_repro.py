@@ -74,7 +74,7 @@ def _sentence(found: WhatIf, right: str) -> str:
     before, after = _largest(outputs.before), _largest(outputs.after)
     match outputs.recovery:
         case Recovery.RECOVERED:
-            return f"{what} are right: relative error {before} before, {after} after"
+            return f"{what} are what the graph of the kernels gives: relative error {before} before, {after} after"
         case Recovery.RIGHT_BEFORE:
             if before == "0":
                 return f"the outputs equal what the graph of the kernels gives in eager: {right}"

@@ -60,12 +60,18 @@ def finding_of(comparison: Comparison) -> Finding:
     found, refusal = _wrong(comparison), comparison.refusal
     found = replace(
         found,
-        evidence=(*found.evidence, *(operator.text for operator in comparison.undefined)),
+        evidence=(*found.evidence, *_altered_as_well(comparison), *(one.text for one in comparison.undefined)),
         possible=(*found.possible, *map(may_be_undefined, comparison.undefined)),
         warnings=(*found.warnings, *(operator.text for operator in comparison.inexact)),
     )
     note = () if refusal is None else (f"eager raises {refusal.error} for these inputs: {refusal.words}",)
     return replace(found, warnings=(*found.warnings, *note))
+
+
+def _altered_as_well(comparison: Comparison) -> tuple[str, ...]:
+    """How the program was changed before kernels were generated, beside a launch that is wrong; none if it was not."""
+    is_beside = comparison.first_wrong is not None and comparison.is_program_altered
+    return tuple(alteration_sentences(comparison)) if is_beside else ()
 
 
 def _wrong(comparison: Comparison) -> Finding:

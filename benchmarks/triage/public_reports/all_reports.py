@@ -14,6 +14,7 @@ from benchmarks.triage.public_reports import (
     integers,
     layers,
     meanings,
+    mixtures,
     no_faults,
     nonfinite,
     numbers,
@@ -24,6 +25,6 @@ from benchmarks.triage.public_reports.report import Report
 
 _MODULES = (
     *(given, indices, numbers, nonfinite, builds, custom, healthy, undefined),
-    *(alike, contracts, meanings, no_faults, fields, integers, layers, scripts),
+    *(alike, contracts, meanings, no_faults, fields, integers, layers, mixtures, scripts),
 )
 REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

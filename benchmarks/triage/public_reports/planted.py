@@ -376,6 +376,10 @@ PLANTS: dict[str, Plant] = {
     "layer norm without eps": _decomposition("native_layer_norm", layers.layer_norm_without_eps),
     "pools are padded with 0": _decomposition("max_pool2d_with_indices", layers.pool_padded_with_zeros),
     "running variance is biased": _passes_over(lambda: _aten("mul.Tensor"), layers.correction_lost),
+    "exclusive or is or": _lowering("bitwise_xor.Tensor", lambda _: lambda x, y: _lowered("bitwise_or.Tensor")(x, y)),
+    "sums leave out the tail": _lowering("sum.dim_IntList", layers.without_tail),
+    "scatter_reduce keeps what was there": _lowering("scatter_reduce.two", layers.with_itself),
+    "a loop and a pass are wrong": layers.both(_lowering("tanh", _zero_for_small), _cosines),
     "cummin asserts": _lowering("cummin", _raising(AssertionError, "0 <= dim < 0")),
     "scatter_reduce asserts": _lowering("scatter_reduce.two", _raising(AssertionError, "index is no integer")),
     "no max_pool2d": _decomposition(

@@ -36,3 +36,31 @@ def correction_lost(node: Any) -> None:
     factor = node.args[1]
     if isinstance(factor, float) and 1 < factor < 1.1:
         node.replace_all_uses_with(node.args[0])
+
+
+def without_tail(right: Function) -> Function:
+    """A sum over the last dimension that leaves out what is behind the last 16 numbers that fill a vector."""
+
+    def wrong(x: Any, dims: Any = None, *args: Any, **keywords: Any) -> Any:
+        from torch._inductor.lowering import slice_
+
+        size = int(x.get_size()[-1])
+        is_last = dims in ([-1], [len(x.get_size()) - 1]) and size > 16
+        return right(slice_(x, -1, 0, size - size % 16) if is_last else x, dims, *args, **keywords)
+
+    return wrong
+
+
+def with_itself(right: Function) -> Function:
+    """A reduction by an index that counts what was in the tensor before, whatever it is told."""
+    return lambda x, dim, index, source, reduce, include_self=True: right(x, dim, index, source, reduce)
+
+
+def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    """Two faults."""
+
+    def plant() -> None:
+        first()
+        second()
+
+    return plant

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from aoti_debug.compare.measure.deviations import deviating, is_suspicious
+from aoti_debug.compare.measure.deviations import deviating, is_one_step, is_rounded_to_integers, is_suspicious
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
 
 torch.manual_seed(0)
 EXACT = torch.randn(64, 64, dtype=torch.float64)
@@ -94,3 +96,45 @@ def test_dtypes_that_torch_compares_no_numbers_of(dtype: torch.dtype) -> None:
     assert not is_suspicious(eager, eager.clone(), "float32")
     assert is_suspicious(actual, eager, "float32")
     assert deviating(actual, eager, eager.to(wide), "float32").nonzero().tolist() == [[10]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_step"),
+    [
+        (torch.tensor([3, 4], dtype=torch.uint8), torch.tensor([2, 5], dtype=torch.uint8), True),
+        (torch.tensor([0, 4], dtype=torch.uint8), torch.tensor([255, 4], dtype=torch.uint8), False),
+        (torch.tensor([3, 4]), torch.tensor([5, 4]), False),
+        (torch.tensor([3.0]), torch.tensor([2.0]), False),
+        (torch.tensor([True]), torch.tensor([False]), False),
+    ],
+)
+def test_integers_that_differ_by_one_at_most(first: Tensor, second: Tensor, is_step: bool) -> None:
+    assert is_one_step(first, second) is is_step
+
+
+@pytest.mark.parametrize(
+    ("computed", "target", "is_rounded"),
+    [
+        ("float32", "prims.convert_element_type.default", True),
+        ("int32", "prims.convert_element_type.default", False),
+        ("float32", "aten.argmax.default", False),
+    ],
+)
+def test_integers_that_a_cast_makes(computed: str, target: str, is_rounded: bool) -> None:
+    """Also where they are only moved afterwards."""
+
+    def call(name: str, operator: str, read: str, dtype: str) -> Node:
+        types = (TensorType(dtype, "cpu", ("4",), ("1",)),)
+        return Node(name, NodeKind.CALL, operator, ({"node": read},), types=types)
+
+    nodes = (
+        Node("x", NodeKind.INPUT),
+        call("round", "aten.round.default", "x", computed),
+        call("cast", target, "round", "uint8"),
+        call("view", "aten.view.default", "cast", "uint8"),
+        Node("output", NodeKind.OUTPUT, "output", ([{"node": "view"}],)),
+    )
+    graph = Graph("", MODEL, nodes, ())
+    assert is_rounded_to_integers(graph, 0) is is_rounded
+    assert not is_rounded_to_integers(graph, 1)
+    assert not is_rounded_to_integers(None, 0)

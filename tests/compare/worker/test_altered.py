@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.protocol.measurement import LARGEST, AlteredProgram
+from aoti_debug.compare.protocol.measurement import LARGEST, LEAST, AlteredProgram
 from aoti_debug.compare.protocol.messages import message_line, read_message
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
 from aoti_debug.compare.worker.altered import Fingerprints, WrongOutput, altered_program, fingerprint
@@ -273,3 +273,13 @@ def test_a_value_whose_numbers_are_there_in_another_order(tmp_path: Path) -> Non
     after = [*before[:2], ("mul", "aten.mul.Tensor", ("%sub", "%x"))]
     found = altered(tmp_path, graph(EXPORTED, before, ["mul"]), graph(MODEL, after, ["mul"]), [0])
     assert (found.lost, found.lost_signs, found.lost_order) == (("mul", "neg"), (), ("neg",))
+
+
+def test_a_step_between_integers_that_a_cast_rounds_to_is_no_proof(tmp_path: Path) -> None:
+    cast = ("cast", "prims.convert_element_type.default", ("%add", torch.uint8))
+    before = [("add", "aten.mul.Tensor", ("%x", 0.0)), cast]
+    after = [("add", "aten.add.Tensor", ("%add0", 1.0)), cast]
+    after = [("add0", "aten.mul.Tensor", ("%x", 0.0)), *after]
+    found = altered(tmp_path, graph(EXPORTED, before, ["cast"]), graph(MODEL, after, ["cast"]), [0])
+    (output,) = found.outputs
+    assert (output.relative > LEAST, output.relative < output.least, found.is_rounded) == (True, True, True)

@@ -37,8 +37,8 @@ from aoti_debug.compare.text import (
 )
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.program import MODEL, Graph, Node, returned_nodes
-from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.package.reference.program import MEMBER_OF, MODEL, Graph, Node, returned_nodes
+from aoti_debug.runs.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.runs.rundir.launch import Launch
 
 AS_RECORDED = "as recorded"  # of a replay: it computes what was recorded
@@ -163,8 +163,8 @@ def _output(comparison: Comparison) -> Finding:
     launch = comparison.unrepeatable
     retyped = _retyped(comparison)
     if retyped is not None:
-        place, said = retyped
-        return Finding(WRONG_VALUE, first, place, evidence=(said, *evidence))
+        kind, place, said = retyped
+        return Finding(kind, first, place, evidence=(said, *evidence))
     written = _written(comparison)
     if launch is None and written is not None:
         place, said = written
@@ -193,10 +193,11 @@ def _written(comparison: Comparison) -> tuple[Place, str] | None:
     return None
 
 
-def _retyped(comparison: Comparison) -> tuple[Place, str] | None:
+def _retyped(comparison: Comparison) -> tuple[FindingKind, Place, str] | None:
     """The operator of the program whose result the first faulty output is, where a graph has the output's dtype for it.
 
-    With a sentence: which graph has it. None if the graph that kernels were generated from has another dtype.
+    With a sentence: which graph has it. A package that keeps what the program promises differs from eager, which does
+    not. None if the graph that kernels were generated from has another dtype.
     """
     error, run = comparison.faulty_outputs[0], comparison.run
     if run.package is None or not has_reference(run) or not error.eager_dtype:
@@ -210,14 +211,17 @@ def _retyped(comparison: Comparison) -> tuple[Place, str] | None:
     if before is None or not wanted or held != error.dtype:
         return None
     frame = exported.line(before)
-    of = f"{before.target} ({before.name}){'' if frame is None else f' at {frame.place}'}"
+    maker = exported.graphs[0].by_name[before.inputs[0]] if before.target == MEMBER_OF else before
+    of = f"{maker.target} ({before.name}){'' if frame is None else f' at {frame.place}'}"
+    place = Place(operator=maker.target, frame=frame)
+    if wanted == held:
+        said = f"the exported program promises {held} for it, of {of}, and returns another dtype in eager"
+        return DIFFERS, place, said
     said = (
-        f"the exported program promises {held} for it, of {of}, and returns another dtype in eager"
-        if wanted == held
-        else f"a graph pass or a decomposition of Inductor changed the dtype: in the program it is {wanted}, of {of}; "
+        f"a graph pass or a decomposition of Inductor changed the dtype: in the program it is {wanted}, of {of}; "
         f"the graph that the kernels were generated from has {held}"
     )
-    return Place(operator=before.target, frame=frame), said
+    return WRONG_VALUE, place, said
 
 
 def _lowered_otherwise(comparison: Comparison) -> list[tuple[Place, str]]:

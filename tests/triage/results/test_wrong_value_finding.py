@@ -15,7 +15,7 @@ from aoti_debug.base import wording
 from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, SeenOperator, UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.outcome import REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
+from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Alteration, LostOperator, Suspect
@@ -379,6 +379,7 @@ def test_a_dtype_that_a_graph_has_already_is_no_launch_s_fault(
     outputs = (replace(error, eager_dtype="float32"),)
     finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=outputs))
     assert finding.where is not None
+    assert finding.kind == (DIFFERS if exported == lowered == "float16" else WRONG_VALUE)
     assert (not finding.where.launch) is bool(said)
     assert (finding.evidence[0] == said) is bool(said)
     assert (finding.where == Place(operator="aten.cumsum.default", frame=LINE)) is bool(said)

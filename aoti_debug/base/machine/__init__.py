@@ -1,0 +1,1 @@
+"""This machine: compiler, CUDA toolkit, cache, files, child processes."""

@@ -1,0 +1,1 @@
+"""ELF and core files, native call stacks, the text of exceptions."""

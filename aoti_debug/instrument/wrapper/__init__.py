@@ -1,0 +1,4 @@
+"""Reads the C++ that Inductor generates: launches, arguments, roles, kernels, provenance, allocations, races.
+
+Begin with `analysis`.
+"""

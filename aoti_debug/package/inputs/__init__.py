@@ -1,0 +1,1 @@
+"""The inputs of a model: their signature; reads, validates and makes them."""

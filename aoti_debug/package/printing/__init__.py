@@ -1,0 +1,1 @@
+"""Prints and inspectors in a model: formats, and the operators that survive export."""

@@ -1,0 +1,4 @@
+"""`.pt2` archives without torch: their kind, safe unpacking, hashes of kernels.
+
+`trust` decides if their code may be executed.
+"""

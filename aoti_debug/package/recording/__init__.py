@@ -1,0 +1,1 @@
+"""The recording of launches: levels, filters of launches, the values that are recorded."""

@@ -1,0 +1,1 @@
+"""Block sizes, warps and stages of a Triton kernel whose package does not record them."""

@@ -1,0 +1,1 @@
+"""Reads the source of a generated kernel: statements, slices, arithmetic, model lines."""

@@ -1,0 +1,1 @@
+"""Out-of-bounds accesses and uninitialised reads: explains them and walks back to the origin of an index."""

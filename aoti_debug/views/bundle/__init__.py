@@ -1,0 +1,1 @@
+"""One archive of a run or a triage to send, redacted on request."""

@@ -1,0 +1,1 @@
+"""The code of a kernel: its source with the model lines beside it, PTX, machine code."""

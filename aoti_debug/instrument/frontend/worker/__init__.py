@@ -1,0 +1,1 @@
+"""The process that runs Inductor: no other code does. Begin with `lower`."""

@@ -1,0 +1,1 @@
+"""The functions that launches call: prototypes, operators, Triton functions, sources of kernels."""

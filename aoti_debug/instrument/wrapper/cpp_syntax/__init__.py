@@ -1,0 +1,1 @@
+"""Reads C++ as text: tokens, functions, calls, expressions, declarations."""

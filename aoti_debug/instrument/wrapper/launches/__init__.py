@@ -1,0 +1,1 @@
+"""Finds launches and flattens their arguments; a module `forms_*` for each form. Begin with `sites`."""

@@ -1,0 +1,1 @@
+"""The files that the runtime writes, decoded: journal, tensor files, statistics, hashes."""

@@ -157,6 +157,8 @@ def without_fault(run: RunDir, outputs: OutputValues) -> Finding:
 
 def _evidence(verdict: Verdict) -> Iterable[str]:
     launch = verdict.launch
+    if not verdict.suspects and verdict.frames:
+        yield f"the call stack begins with {verdict.frames[0]}"
     if verdict.message:
         yield ended_with(verdict.message, None if launch is None else place_of(launch))
     yield verdict.why

@@ -131,6 +131,10 @@ def _wrong(report: Report, example: Example, answer: Answer) -> Iterator[str]:
     if report.is_clean and answer.kind not in (*report.kinds, "incomplete", "error"):
         yield f"false alarm: {answer.kind}: {' '.join(answer.observed[:1])}"
     tensors = _with_positions(example)
+    if report.drive is not None:  # a script may give the model other weights
+        tensors = {
+            name: tensor for name, tensor in tensors.items() if name not in dict(example.module.named_parameters())
+        }
     for text in answer.observed:
         yield from _wrong_values(text, tensors)
         if FROM.search(text):

@@ -280,10 +280,8 @@ def _executed_ranks(path: Path, launches: Sequence[Path], report: Report, *, cho
     _delete_kept(path)
     (path / crash_stacks.PYTHON).unlink(missing_ok=True)  # of the process that started the ranks
     _replace_by(path, launches[-1])
-    if failed is not None and launches[-1] in failed.run.path.parents:
-        place = path / failed.run.path.relative_to(launches[-1])
-        inputs = None if failed.inputs is None else place / failed.inputs.name
-        failed = replace(failed, run=run_directory.open_run(place), inputs=inputs)
+    if failed is not None:
+        failed = failed.moved(launches[-1], path)
     stamped_directories.link_latest(path)
     code = _exit_code(report, has_finding=has_failed)
     return ExecutedScript(code, failed=failed, ranks=path, killed=report.kill_reason)
@@ -355,10 +353,10 @@ def _with_settings(info: RunInfo, path: Path) -> RunInfo:
 
 def _moved_first(path: Path, failed: FailedCall) -> FailedCall:
     """Lets the run of the package that failed take the place of the first one."""
-    if failed.run.path != path:
-        _swap(path, failed.run.path)
-    inputs = None if failed.inputs is None else path / failed.inputs.name
-    return replace(failed, run=run_directory.open_run(path), inputs=inputs)
+    place = failed.run.path
+    if place != path:
+        _swap(path, place)
+    return failed.moved(place, path)
 
 
 def _inner_runs(path: Path) -> list[Path]:

@@ -70,6 +70,19 @@ class FailedCall:
     frozen: tuple[str, ...] = ()
     others: tuple[FailedCall, ...] = ()
 
+    def moved(self, old: Path, new: Path) -> FailedCall:
+        """The call and its others when a directory was moved, in which their runs may lie.
+
+        Raises:
+            RunDirError: the records of a run cannot be read.
+        """
+        others = tuple(other.moved(old, new) for other in self.others)
+        if not self.run.path.is_relative_to(old):
+            return replace(self, others=others)
+        place = new / self.run.path.relative_to(old)
+        inputs = None if self.inputs is None else place / self.inputs.name
+        return replace(self, run=run_directory.open_run(place), inputs=inputs, others=others)
+
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
     """Joins runs with their packages and the inputs that were kept.
@@ -119,7 +132,7 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
 
 
 def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCall:
-    """A call of a package that was found; None for one whose inputs were not kept."""
+    """A call of a package that was found; None: the inputs of none were kept."""
     assert called.package is not None
     if call is None:
         return FailedCall(called.run, called.package, None, None, why)
@@ -161,13 +174,17 @@ def _frozen(call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
 def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[FailedCall, ...]:
     """The last calls of the other packages."""
     by_package = {one.package: one for one in reversed(known) if one.package != chosen.package}
-    calls = ((one, _last(one.calls)) for one in reversed(by_package.values()))
-    return tuple(_call_of(one, call, NOTHING_SEEN) for one, call in calls if call is not None)
+    return tuple(_call_of(one, _last(one.calls), NOTHING_SEEN) for one in reversed(by_package.values()))
 
 
 def _order(called: CalledPackage) -> tuple[int, int]:
-    """Puts the package that failed last: of those with equal evidence, the one whose call began first."""
+    """Puts the package that failed last: of those with equal evidence, the one whose call began first.
+
+    Without evidence, one whose calls were kept comes after the others.
+    """
     evidence = _evidence(called)
+    if not evidence:
+        return 0, len(called.calls[:1])
     call = {_RAISED: _raised, _NOT_FINITE: _not_finite}.get(evidence, _nothing)(called)
     return evidence, 0 if call is None else -call.began
 

@@ -122,21 +122,22 @@ def triage_failed_call(
         UsageError, ArtifactError, ToolchainError, TargetError: as of `triage`.
     """
     listener = listener or StepListener()
-    began = time.monotonic()
+    began, earlier = time.monotonic(), sum(step.seconds for step in before)
     found = _triage(failed, verdict, options, listener, command)
-    steps = [*before, *found.record.steps]
+    steps = [*before, *(step.later(earlier) for step in found.record.steps)]
     looked_into: list[tuple[FailedCall, Finding]] = []
-    for other in failed.others:
-        left = options.time_limit - (time.monotonic() - began)
-        if found.finding.kind.is_fault or left <= 0:
+    for other in [other for other in failed.others if other.inputs is not None]:
+        passed = time.monotonic() - began
+        if found.finding.kind.is_fault or passed >= options.time_limit:
             break
-        step, one = _triage_other(other, replace(options, time_limit=left), listener, command)
-        steps.append(step)
+        step, one = _triage_other(other, replace(options, time_limit=options.time_limit - passed), listener, command)
+        steps.append(step.later(earlier + passed))
         if one is None:
             continue
         if one.finding.kind.is_fault:
-            place = f"in call {other.number} of {other.package.name}; in the script itself {other.why}"
+            place = f"in call {other.number} of {other.package.name}; where it was recorded, {other.why}"
             found = replace(one, record=replace(one.record, finding=_with_note(one.finding, place)))
+            steps += [step.later(earlier + passed) for step in one.record.steps]
         looked_into.append((other, one.finding))
     finding = _with_unseen(_with_other_packages(found.finding, failed.others, looked_into), unseen)
     record = replace(found.record, finding=finding, steps=tuple(steps))
@@ -160,7 +161,7 @@ def _triage(
         left = options.time_limit - (time.monotonic() - began)
         if is_seen and calls > options.calls and left > 0 and found.finding.kind in (CLEAN, INCOMPLETE):
             further = replace(options, calls=calls, time_limit=left)
-            found = _triage_with_calls(further, listener, command, before=found)
+            found = _triage_with_calls(further, listener, command, before=found, passed=options.time_limit - left)
     _complete_repro(found.finding, failed.package.parent)
     finding = _with_what_was_seen(found.finding, failed, verdict)
     run = found.record.run if finding == found.finding else str(failed.run.path)
@@ -194,17 +195,18 @@ def _calls_before(failed: FailedCall) -> int:
 
 
 def _triage_with_calls(
-    options: TriageOptions, listener: StepListener | None, command: Sequence[str], *, before: TriageDir
+    options: TriageOptions, listener: StepListener | None, command: Sequence[str], *, before: TriageDir, passed: float
 ) -> TriageDir:
     """A triage of as many calls as the script had made, all with the inputs of the one that failed.
 
     Args:
         before: the triage of that call alone, which has found nothing.
+        passed: seconds since that one began.
     """
     found = triage(options, listener, command=command)
     shown = f"; {options.calls} calls, all with its inputs, show this" if found.finding.kind.is_fault else ""
     alone = f"one call, on the buffers of the package, shows no fault{shown}"
-    steps = (*before.record.steps, *found.record.steps)
+    steps = (*before.record.steps, *(step.later(passed) for step in found.record.steps))
     return replace(found, record=replace(found.record, finding=_with_note(found.finding, alone), steps=steps))
 
 
@@ -231,7 +233,7 @@ def _hint(script: UserScript, began: float, *, is_failed: bool) -> str:
 def _with_other_packages(
     finding: Finding, others: Sequence[FailedCall], looked_into: Sequence[tuple[FailedCall, Finding]]
 ) -> Finding:
-    """A finding, where it is none, with what was found in the other packages of the script, and commands for the rest.
+    """A finding, where it is none, with what was found in the other packages, and commands for the rest.
 
     Args:
         others: the last call of each of them.
@@ -245,10 +247,12 @@ def _with_other_packages(
     left = [other for other in others if other.package not in known]
     notes = []
     if clean:
-        notes.append(f"the last call of {wording.pluralize(len(clean), 'other package')} of the script: clean, too")
+        notes.append(f"the last call of {wording.pluralize(len(clean), 'other package')}: clean")
     notes += [f"{other.package.name}: {found.kind.heading} {found.what}" for other, found in seen]
     if left:
-        notes.append(f"{wording.pluralize(len(left), 'other package')} of the script: not looked into")
+        notes.append(f"{wording.pluralize(len(left), 'other package')}: not looked into")
+    if unkept := [other.package.name for other in left if other.inputs is None]:
+        notes.append(f"no inputs were kept of the calls of {wording.join_truncated(unkept, 3)}")
     if changed := [other.package.name for other in others if other.has_other_weights]:
         notes.append(
             f"the script had replaced weights of {wording.join_truncated(changed, 3)}, which were not kept: here they "
@@ -259,7 +263,7 @@ def _with_other_packages(
         for other in (*[other for other, _ in seen], *left)
         if other.inputs is not None
     ]
-    kind = INCOMPLETE if finding.kind == CLEAN and commands else finding.kind
+    kind = INCOMPLETE if finding.kind == CLEAN and (seen or left) else finding.kind
     return replace(finding, kind=kind, warnings=(*notes, *finding.warnings), next=(*finding.next, *commands))
 
 

@@ -96,7 +96,7 @@ def triage(
     Args:
         model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of a `.pt2` file: an
             exported program, a compiled package or an instrumented one. Or what `record` returned: the call that failed
-            in the block is looked into, with its inputs.
+            in the block is looked into, with its inputs, or else the last one of each model, until one shows a fault.
         inputs, keywords: of its call; a program and an instrumented package have example inputs.
         guards: also look for out-of-bounds writes and uninitialised reads.
         imports: modules of Python that register the model's custom operators; its processes do not know what this one

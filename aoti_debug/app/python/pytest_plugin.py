@@ -117,7 +117,7 @@ class _Recorder:
         return report
 
     def _triage(self, block: RecordedBlock) -> list[str]:
-        """The triage of the call that failed, or else of the last one, as lines."""
+        """The triage of the call that failed, or else of the last one of each model, as lines."""
         if self._triages <= 0 or block.call is None:
             return []
         self._triages -= 1
@@ -129,7 +129,8 @@ class _Recorder:
         except AotiDebugError as error:
             hint = [f"hint: {error.hint}"] if error.hint else []
             return ["", f"no triage: {error}", *hint]
-        return ["", f"triage of call {block.call.number}: {found.directory.path}", *str(found).splitlines()]
+        call = "the last call of each model" if block.call.others else f"call {block.call.number}"
+        return ["", f"triage of {call}: {found.directory.path}", *str(found).splitlines()]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Lists the tests that passed although a package returned what is not finite, or had a fault."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from aoti_debug.app.execute.failed_call import FailedCall
+from aoti_debug.app.execute.failed_call import NOTHING_SEEN, FailedCall
 from aoti_debug.app.execute.kept_inputs import PackageUse
 from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.app.execute.recorded_packages import RecordedPackages
@@ -215,9 +215,14 @@ class RecordedBlock:
     def call(self) -> FailedCall | None:
         """The call that a triage looks into, with its package and inputs; None if the block goes on, or kept no inputs.
 
-        It is the one with a fault, or else the first one whose results are not finite, or else the last one.
+        It is the one with a fault, or else the first one whose results are not finite, or else the last one of the
+        first model: then its `others` are the last ones of the other models.
         """
-        return self._chosen.call if self._all else None
+        chosen = self._chosen if self._all else None
+        if chosen is None or chosen.call is None or chosen.call.why != NOTHING_SEEN:
+            return None if chosen is None else chosen.call
+        others = tuple(one.call for one in self._all if one is not chosen and one.call is not None)
+        return replace(chosen.call, others=others)
 
     @property
     def verdict(self) -> Verdict | None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -151,6 +151,10 @@ class Step:
     text: str
     timings: Mapping[str, float] = field(default_factory=dict)
     began: float = 0.0
+
+    def later(self, seconds: float) -> Step:
+        """The step as one of longer work, which began so many seconds before."""
+        return replace(self, began=self.began + seconds)
 
 
 class StepListener:

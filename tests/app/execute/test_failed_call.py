@@ -155,8 +155,28 @@ def test_where_nothing_was_seen_the_others_are_the_last_calls_of_the_other_packa
     assert (left.run, left.package, left.has_other_weights) == (second.run, second.package, False)
     assert left.inputs is not None
     assert torch.equal(torch.load(left.inputs)[0], torch.ones(2))
+    unkept = chosen(replace(first, calls=()), second)
+    assert (unkept.package, [(other.package, other.inputs) for other in unkept.others]) == (
+        second.package,
+        [(first.package, None)],
+    )
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
+
+
+def test_calls_move_with_their_runs(tmp_path: Path) -> None:
+    runs = [ended(tmp_path / "old" / name, returned, exit_=Exit(ExitKind.CLEAN)).run for name in ("a", "b")]
+    runs.append(ended(tmp_path / "elsewhere", returned, exit_=Exit(ExitKind.CLEAN)).run)
+    first, *others = [FailedCall(run, tmp_path / "p.pt2", 3, run.path / "call-3.pt", "") for run in runs]
+    unkept = replace(first, inputs=None)
+    call = replace(first, others=(*others, unkept))
+    (tmp_path / "old").rename(tmp_path / "new")
+    moved = call.moved(tmp_path / "old", tmp_path / "new")
+    for one, run in zip((moved, moved.others[0]), runs, strict=False):
+        assert one.run.path == tmp_path / "new" / run.path.relative_to(tmp_path / "old")
+        assert one.inputs == one.run.path / "call-3.pt"
+    assert moved.others[1] == others[1]
+    assert (moved.others[2].inputs, moved.others[2].run.path) == (None, moved.run.path)
 
 
 CRASHED = Finding(FAULT, "it crashed")
@@ -166,25 +186,25 @@ PARTLY = Finding(INCOMPLETE, "1 of 2 launches")
 @pytest.mark.parametrize(
     ("findings", "kind", "notes"),
     [
-        ((), INCOMPLETE, ["2 other packages of the script: not looked into"]),
+        ((), INCOMPLETE, ["2 other packages: not looked into"]),
         (
             (Finding(CLEAN, ""), Finding(CLEAN, "")),
             CLEAN,
-            ["the last call of 2 other packages of the script: clean, too"],
+            ["the last call of 2 other packages: clean"],
         ),
         (
             (Finding(CLEAN, ""),),
             INCOMPLETE,
             [
-                "the last call of 1 other package of the script: clean, too",
-                "1 other package of the script: not looked into",
+                "the last call of 1 other package: clean",
+                "1 other package: not looked into",
             ],
         ),
         (
             (PARTLY, Finding(CLEAN, "")),
             INCOMPLETE,
             [
-                "the last call of 1 other package of the script: clean, too",
+                "the last call of 1 other package: clean",
                 "a.pt2: CLEAN as far as compared: 1 of 2 launches",
             ],
         ),
@@ -203,6 +223,10 @@ def test_a_clean_finding_says_what_was_found_in_other_packages(
         f"aoti-debug triage {word_of(other.package)} --inputs {word_of(tmp_path / 'in.pt')}" for other in open_
     )
     assert triage_script._with_other_packages(CRASHED, others, looked_into) == CRASHED
+    unkept = [replace(other, inputs=None) for other in others]
+    finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), unkept, [])
+    assert (finding.kind, finding.next) == (INCOMPLETE, ())
+    assert finding.warnings[-1] == "no inputs were kept of the calls of a.pt2, b.pt2"
     changed = [replace(other, has_other_weights=True) for other in others]
     assert "weights of a.pt2, b.pt2, which" in triage_script._with_other_packages(PARTLY, changed, []).warnings[-1]
 
@@ -233,19 +257,20 @@ def test_packages_are_looked_into_until_one_has_a_fault(tmp_path: Path, monkeypa
         if isinstance(found, AotiDebugError):
             raise found
         (tmp_path / options.model.stem).mkdir()
-        return TriageDir(tmp_path / options.model.stem, Record(found))
+        return TriageDir(tmp_path / options.model.stem, Record(found, (Step(f"run of {options.model.stem}", 1.0, ""),)))
 
     monkeypatch.setattr(triage_script, "triage", triage)
     listener = Listener()
     options = TriageOptions(model=tmp_path / "script.py")
-    found = triage_script.triage_failed_call(first, None, options, listener)
-    note = "in call 1 of c.pt2; in the script itself nothing was seen in it"
+    found = triage_script.triage_failed_call(first, None, options, listener, before=(Step("script", 5.0, ""),))
+    note = "in call 1 of c.pt2; where it was recorded, nothing was seen in it"
     assert (found.path.name, found.finding) == ("c", replace(CRASHED, warnings=(note,)))
     assert listener.steps == [
         ("b.pt2", "could not be looked into: b.pt2 is gone"),
         ("c.pt2", "FAULT it crashed"),
     ]
-    assert [step.name for step in found.record.steps] == ["b.pt2", "c.pt2"]
+    assert [step.name for step in found.record.steps] == ["script", "run of a", "b.pt2", "c.pt2", "run of c"]
+    assert all(step.began >= 5 for step in found.record.steps[1:])
     assert not findings
 
 

@@ -124,6 +124,23 @@ def test_the_call_that_a_triage_looks_into(
     assert open_run().path != call.run.path
 
 
+def test_where_nothing_was_seen_a_triage_looks_into_a_call_of_each_model(faulty_package: Path, tmp_path: Path) -> None:
+    with aoti_debug.record(keep_inputs=True, out=tmp_path) as recorded:
+        models = [loaded(faulty_package) for _ in range(3)]
+        for model in models:
+            model(X)
+    call = recorded.call
+    assert call is not None
+    assert [one.run.path for one in (call, *call.others)] == [run.path for run in recorded.runs]
+    assert all(one.inputs is not None and one.inputs.exists() for one in call.others)
+    with aoti_debug.record(keep_inputs=True, out=tmp_path) as recorded:
+        models[0](X)
+        models[1](X * float("nan"))
+    call = recorded.call
+    assert call is not None
+    assert (call.is_not_finite, call.others) == (True, ())
+
+
 def test_a_model_that_other_threads_call(faulty_package: Path, tmp_path: Path) -> None:
     with aoti_debug.record(out=tmp_path) as recorded:
         # With one runner, torch waits for it and holds Python's lock, which the operator needs.

@@ -202,14 +202,20 @@ def _sentence(changes: Changes) -> str:
         for count, word in ((slower, "slower"), (faster, "faster"))
         if count
     ]
-    return " and ".join(found) or "no launch has changed"
+    said = " and ".join(found) or "no launch that both have is certain to have changed"
+    alone = [
+        f"{wording.pluralize(count, 'launch')} only in the {side} one"
+        for side in ("new", "old")
+        if (count := len(_alone(changes, side)))
+    ]
+    return "; ".join([said, *alone])
 
 
 def _row(change: Change, one: str) -> list[str | terminal_cells.Cell]:
     group = change.group or SiteGroup((), ())
     new, old = group.new, group.old
     return [
-        change.verdict.value,
+        "not certain" if change.verdict is ChangeVerdict.UNCHANGED else change.verdict.value,
         wording.duration(change.old_seconds),
         wording.duration(change.new_seconds),
         f"{change.ratio - 1:+.1%}",

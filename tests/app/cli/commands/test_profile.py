@@ -52,7 +52,7 @@ def test_against_itself(built: Callable[[str], Built], tmp_path: Path, capsys: p
     package = str(built("blocks").package)
     assert main.run(["profile", package, "--calls", "2", "--against", package, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert f"against {Path(package).name}, in 10 rounds: no launch has changed\n" in out
+    assert f"against {Path(package).name}, in 10 rounds: no launch that both have is certain to have changed\n" in out
     assert "the whole call" in out
     assert "only in the" not in out
 

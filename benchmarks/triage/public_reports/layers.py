@@ -14,7 +14,7 @@ OF_THE_PROGRAM = (r"the program itself (makes|computes)", r"your model computes"
 
 class Shared(nn.Module):
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        a.add_(1)  # culprit
+        a.add_(1)
         return b * 2
 
 
@@ -59,7 +59,7 @@ class MaskedRow(nn.Module):
 
 class HalfLimits(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return torch.clamp(x, min=-0.5, max=0.5) * 3  # culprit
+        return torch.clamp(x, min=-0.5, max=0.5) * 3
 
 
 class Loss(nn.Module):
@@ -97,7 +97,7 @@ class Guarded(nn.Module):
 
 class Inverse(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return (x + 3).reciprocal() - x  # culprit
+        return (x + 3).reciprocal() - x
 
 
 def _normal(module: nn.Module, *shapes: tuple[int, ...], scale: float = 1.0) -> Example:
@@ -169,8 +169,6 @@ REPORTS = (
         _shared,
         "differs",
         ("contract",),
-        (),
-        ("a", "b"),
         part="-shared-inputs",
     ),
     Report(

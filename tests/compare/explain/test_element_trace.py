@@ -142,3 +142,8 @@ def test_one_result_of_an_operator_with_several() -> None:
 
 def test_what_came_in_was_not_made_here() -> None:
     assert origin({"x": torch.tensor([math.nan])}, call("neg", "aten.neg.default", node("x"))) is None
+
+
+def test_complex_numbers_are_not_followed() -> None:
+    values = {"x": torch.tensor([1 + 1j, 0j]), "y": torch.tensor([2 + 0j, 0j])}
+    assert origin(values, call("div", "aten.div.Tensor", node("x"), node("y"), dtype="complex64"), element=1) is None

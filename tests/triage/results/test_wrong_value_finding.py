@@ -170,6 +170,19 @@ def test_a_change_that_may_begin_in_two_operators_has_their_line_as_its_origin(
     assert finding.origin == (Place(frame=LINE) if has_line else None)
 
 
+def test_what_a_pass_has_changed_is_said_beside_a_wrong_launch(run: RunDir) -> None:
+    outputs = (OutputError(index=0, dtype="float32", elements=6, different=6, relative=0.5, double=0.5),)
+    alteration = Alteration(0.5, lost=(LostOperator("sin", "aten.sin.default", "sin = aten.sin.default(x)", LINE),))
+    comparison = replace(compared(run, RIGHT, WRONG, RIGHT), outputs=outputs, alteration=alteration)
+    finding = wrong_value_finding.finding_of(comparison)
+    assert finding.where is not None
+    assert finding.where.launch == "0.1"
+    lost = "it has no value like that of sin = aten.sin.default(x) at /home/user/model.py:8: the change may begin there"
+    assert lost in finding.evidence
+    unaltered = wrong_value_finding.finding_of(replace(comparison, alteration=None))
+    assert not any("graph pass" in sentence for sentence in unaltered.evidence)
+
+
 def test_what_was_not_compared_with_the_program_is_said(run: RunDir) -> None:
     comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), states_failure="it draws random numbers")
     finding = wrong_value_finding.finding_of(comparison)

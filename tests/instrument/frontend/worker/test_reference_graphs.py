@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from aoti_debug.instrument.frontend.worker.graph_nodes import node_data, note_lowered
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs, record_graphs
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import EXPORTED, Graph, NodeKind, Reference
@@ -88,3 +89,17 @@ def test_a_program_of_another_torch_does_not_end_the_build() -> None:
     assert reference.exported == ()
     assert reference.exported_failure.startswith("AttributeError: ")
     assert reference.of_exported is None
+
+
+def test_a_lowering_of_another_dtype_is_noted_at_its_node() -> None:
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    node.meta["val"] = torch.empty(2, dtype=torch.uint8)
+
+    def lowered_to(dtype: torch.dtype) -> str:
+        note_lowered(node, SimpleNamespace(get_dtype=lambda: dtype))
+        return node_data(node, lambda _: -1).lowered
+
+    assert lowered_to(torch.uint8) == ""
+    note_lowered(node, None)  # of a result without a dtype nothing is known
+    assert lowered_to(torch.bool) == "bool"

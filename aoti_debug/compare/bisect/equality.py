@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.compare import OUTPUTS
 from aoti_debug.compare.compare_run import reference_of
-from aoti_debug.compare.comparison import Comparison, Row
+from aoti_debug.compare.comparison import RANDOM_NUMBERS, Comparison, Row
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER, Advance
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.regions import find_regions
@@ -88,6 +88,8 @@ def equality_of(comparison: Comparison) -> Equality:
         unknown = comparison.outputs_missing or comparison.states_failure
     elif not comparison.outputs and not comparison.states:
         unknown = "the model returns no tensor"
+    elif any(row.reason.startswith(RANDOM_NUMBERS) for row in comparison.rows):
+        unknown = "the program draws random numbers, others in each run"
     elif comparison.setting is not None and "random" in comparison.setting.failure:
         unknown = comparison.setting.failure
     folder = Path(comparison.directory)

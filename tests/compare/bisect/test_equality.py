@@ -16,6 +16,8 @@ SAME = OutputError(index=0, dtype="float32", elements=8, different=0, relative=0
 OTHER = OutputError(index=1, dtype="float32", elements=8, different=3, relative=1e-7)
 KEPT = StateChange(name="cache", call=0, launch="0.1", advance=Advance.RIGHT, change=1.0, difference=0.0)
 
+DRAWING = SimpleNamespace(reason="random numbers: prims.inductor_seeds.default", outputs=())
+
 
 def comparison(folder: Path, **members: Any) -> Any:
     plain = {
@@ -52,6 +54,7 @@ def comparison(folder: Path, **members: Any) -> Any:
         ({"unfinished": "it was killed"}, (), "it was killed"),
         ({"refusal": SimpleNamespace(error="IndexError: no")}, (), "eager raises IndexError: no"),
         ({"states_failure": "a weight is not known"}, (), "a weight is not known"),
+        ({"rows": (DRAWING,)}, (), "the program draws random numbers, others in each run"),
     ],
 )
 def test_outputs_and_states_count_bit_for_bit(

@@ -108,8 +108,8 @@ def test_launches_of_one_model_only_are_named_and_not_judged() -> None:
     assert found.launches == ()
     assert {change.verdict for change in found.unpaired} == {ChangeVerdict.UNCHANGED}
     lines = change_lines(found, "call", UNLIMITED)
-    alone = "1 launch only in the new one; 1 launch only in the old one"
-    said = f"no launch that both have is certain to have changed; {alone}"
+    counted = "1 launch only in the new one; 1 launch only in the old one"
+    said = f"no launch that both have is certain to have changed; {counted}"
     assert lines[0] == f"against old.pt2, in {ROUNDS} rounds: {said}"
     assert any(line.startswith("not certain ") for line in lines)
     assert lines[-2:] == [

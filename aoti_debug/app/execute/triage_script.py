@@ -319,7 +319,7 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
         finding = replace(finding, warnings=(*finding.warnings, _frozen_text(failed.frozen)))
     call = "the last call" if failed.number is None else f"call {failed.number}"
     if finding.kind.is_fault:
-        if finding.kind != CONTRACT or verdict is None or not verdict.suspects:
+        if finding.kind != CONTRACT or verdict is None:
             return finding
         return replace(finding, evidence=(*finding.evidence, f"in the script, {call} ended with: {_ended(verdict)}"))
     is_over = finding.kind == UNFINISHED
@@ -339,8 +339,8 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
 
 def _ended(verdict: Verdict) -> str:
     """ "index out of bounds: 0 <= tmp2 < 50L in 0.0 cpp_fused_embedding_0"."""
-    where = wording.join_truncated([f"{launch.id} {launch.kernel}" for launch in verdict.suspects], 1)
-    return f"{wording.first_line(verdict.what)} in {where}"
+    launches = [f"{launch.id} {launch.kernel}" for launch in verdict.suspects]
+    return wording.first_line(verdict.what) + (f" in {wording.join_truncated(launches, 1)}" if launches else "")
 
 
 def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:

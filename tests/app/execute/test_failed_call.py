@@ -37,6 +37,7 @@ from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 from tests import factories
 from tests.factories import JournalWriter, make_manifest, site
@@ -143,6 +144,22 @@ def test_a_crash_comes_before_a_process_that_was_ended_in_a_launch(tmp_path: Pat
     other = package(tmp_path / "o", ended(tmp_path / "of_o", in_a_launch, signal="SIGTERM"))
     crashed = package(tmp_path / "c", ended(tmp_path / "of_c", in_a_launch, signal="SIGSEGV"))
     assert chosen(other, crashed).run == crashed.run
+
+
+@pytest.mark.parametrize(
+    ("write", "where", "why"), [(in_a_launch, " in 0.0 k", ""), (returned, "", ", outside of its calls")]
+)
+def test_what_a_call_ended_with_is_told_with_a_broken_contract(
+    tmp_path: Path, write: Write, where: str, why: str
+) -> None:
+    run = ended(tmp_path / "of_c", write, signal="SIGSEGV")
+    found = chosen(package(tmp_path / "c", run))
+    assert found.why == f"SIGSEGV (Segmentation fault){why}"
+    broken = Finding(CONTRACT, "input 0 is int32[2] on cpu; the model takes int64[2] on cpu")
+    finding = triage_script._with_what_was_seen(broken, found, run.verdict)
+    assert finding.evidence == (f"in the script, call 0 ended with: SIGSEGV (Segmentation fault){where}",)
+    assert triage_script._with_what_was_seen(broken, found, None) == broken
+    assert triage_script._with_what_was_seen(CRASHED, found, run.verdict) == CRASHED
 
 
 def test_where_nothing_was_seen_the_others_are_the_last_calls_of_the_other_packages(tmp_path: Path) -> None:

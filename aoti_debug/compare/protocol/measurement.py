@@ -202,7 +202,7 @@ class StateChange:
     A weight that the run began with another value of than the program is one, too (OTHER_BEGIN).
 
     Attributes:
-        name: the attribute of the model, "cache"; of an input its node.
+        name: the attribute of the model, "cache"; "input 0".
         launch: the last launch that wrote it; "" if none did.
         change: the largest change of an element in the program; None if its value is not known.
         difference: the largest difference of an element after the call; None likewise.

@@ -87,10 +87,11 @@ class ProgramState:
     """A weight, a buffer or an input that the program overwrites, in one call.
 
     Attributes:
-        name: the attribute of the model, "cache"; of an input its node.
+        name: the attribute of the model, "cache"; "input 0".
         node: of the graph.
         mutator: the last node that overwrites it.
         launch: the last launch that wrote it; "" if none did.
+        input: its number from 0; None for a weight or a buffer.
     """
 
     name: str
@@ -99,6 +100,7 @@ class ProgramState:
     before: Recorded
     after: Recorded
     launch: str
+    input: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

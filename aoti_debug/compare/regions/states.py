@@ -53,6 +53,8 @@ class _Finder:
         self._run = run
         self._graph = graph
         self._strides = buffer_strides(run.manifest)
+        inputs = [node.name for node in graph.nodes if node.kind is NodeKind.INPUT]
+        self._inputs = {name: number for number, name in enumerate(inputs)}
         nodes = {c.name: graph.weights.get(c.fqn or c.name, "") for c in run.manifest.constants}
         self._arguments: dict[tuple[int, str], list[tuple[Launch, Argument]]] = defaultdict(list)  # by call and node
         for launch in run.launches:
@@ -79,15 +81,16 @@ class _Finder:
         after = self._after(node, call, uses, before if not writers else None)
         if before is None or after is None:
             return None
-        name = node.target or node.name
         last = self._graph.mutators[node.name][-1]
+        number = self._inputs.get(node.name)
         return ProgramState(
-            name=name,
+            name=node.target or node.name if number is None else f"input {number}",
             node=node.name,
             mutator=last,
             before=before,
             after=after,
             launch=writers[-1].id if writers else "",
+            input=number,
         )
 
     def _after(

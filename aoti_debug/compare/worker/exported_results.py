@@ -42,7 +42,7 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
     UndefinedResult,
 )
-from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors
+from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors, ProgramState
 from aoti_debug.compare.worker.exact_checks import misreturned, other_weights
 from aoti_debug.compare.worker.exported_program import ExportedSource, Program, inexact_results, undefined_results
 from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, recorded_tensor
@@ -238,8 +238,8 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
     returned: Sequence[Any] = ()
     for number in range(source.run.calls):
         call = states.get(number, CallStates(number, ()))
-        names = [state.name for state in call.states]
-        earlier = {name: held.cpu().clone() for name in names if (held := program.state(name)) is not None}
+        held = ((state.name, _held(program, state)) for state in call.states)
+        earlier = {name: value.cpu().clone() for name, value in held if value is not None}
         untouched = _values(program, source.run.untouched) if number == 0 else {}
         try:
             returned = program.call()
@@ -264,6 +264,11 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
     del program
     yield from judged_outputs(source, folder)
     yield from _judged_states(source, deviating, unjudged)
+
+
+def _held(program: Program, state: ProgramState) -> torch.Tensor | None:
+    """A state as the program holds it now; None if it is not known."""
+    return program.state(state.name) if state.input is None else program.input(state.input)
 
 
 def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tensor]:
@@ -296,6 +301,7 @@ class _StateAfterCall:
         eager: the state in the program, in its own dtypes.
     """
 
+    state: ProgramState
     number: int
     change: StateChange
     after: torch.Tensor
@@ -321,17 +327,18 @@ def _state_changes(
     began_alike.clear()
     for state in call.states:
         before, after = recorded_tensor(state.before.path), recorded_tensor(state.after.path)
-        expected = program.state(state.name)
+        expected = _held(program, state)
         if state.name not in earlier or before is None or after is None or expected is None:
             continue
         old = earlier[state.name]
         if not old.shape == before.shape == after.shape:
             continue
-        is_alike = torch.equal(before.nan_to_num(), old.nan_to_num()) if number == 0 else state.name in known
+        is_new = number == 0 or state.input is not None  # inputs may be given again
+        is_alike = torch.equal(before.nan_to_num(), old.nan_to_num()) if is_new else state.name in known
         if is_alike:
             began_alike.add(state.name)
             change = state_change(state.name, call.call, state.launch, before, after, expected.cpu())
-            yield _StateAfterCall(number, change, after, expected.cpu())
+            yield _StateAfterCall(state, number, change, after, expected.cpu())
 
 
 def _judged_states(
@@ -382,7 +389,7 @@ def _states_after(
         for number in range(max(state.number for state in wanted) + 1):
             program.call()
             for state in wanted:
-                value = program.state(state.change.name) if state.number == number else None
+                value = _held(program, state.state) if state.number == number else None
                 if value is not None:
                     found[state.key] = value.cpu().clone()
     except NotEvaluableError as error:

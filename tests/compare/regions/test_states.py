@@ -106,6 +106,26 @@ def test_what_the_program_overwrites_and_the_run_never_does() -> None:
     assert lost_change("input 0", BEFORE, BEFORE.clone()) is None
 
 
+class Exchange(nn.Module):
+    """Overwrites each input with the other one."""
+
+    def forward(self, a: Tensor, b: Tensor) -> None:
+        first = a.clone()
+        a.copy_(b)
+        b.copy_(first)
+
+
+def test_inputs_are_compared_with_the_exported_program(tmp_path: Path) -> None:
+    """Inductor may drop the copy of `a`: its own graph is wrong then, and the launch computes what that says."""
+    a, b = torch.arange(4.0), torch.arange(4.0) + 10
+    torch.export.save(torch.export.export(Exchange(), (a, b)), tmp_path / "model.pt2")
+    found = compare(CompareOptions(model=tmp_path / "model.pt2", out=tmp_path / "compares"))
+    torch.compile(Exchange())(a, b)
+    is_wrong = not torch.equal(b, torch.arange(4.0))
+    assert len(found.states) == 2
+    assert [state.name for state in found.wrong_states] == (["input 1 (b)"] if is_wrong else [])
+
+
 def test_a_counter() -> None:
     one, two = torch.tensor(1), torch.tensor(2)
     assert state_change("count", 0, "", one, one, two).advance is Advance.NOT_AT_ALL

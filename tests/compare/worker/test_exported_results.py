@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -291,6 +292,20 @@ def test_states_of_each_call(
     changes = [change for change in results(saved(tmp_path), 3, states=states) if isinstance(change, StateChange)]
     assert [change.advance for change in changes] == expected
     assert [change.call for change in changes] == list(range(len(expected)))
+
+
+@pytest.mark.parametrize(
+    ("number", "began", "expected"),
+    [(0, 0.0, [Advance.NOT_AT_ALL]), (1, 0.0, [Advance.NOT_AT_ALL]), (0, 5.0, []), (1, 5.0, [])],
+)
+def test_an_input_is_compared_where_the_call_begins_with_it_as_the_program_does(
+    tmp_path: Path, number: int, began: float, expected: list[Advance]
+) -> None:
+    program: Any = SimpleNamespace(state=lambda _: None, input=[torch.tensor(9.0), torch.tensor(1.0)].__getitem__)
+    (of_weight,) = states_of(tmp_path, (0, 0))[0].states
+    call = CallStates(number, (replace(of_weight, name="input 1", input=1),))
+    found = results_module._state_changes(program, call, {"input 1": torch.tensor(began)}, set(), number)
+    assert [(one.change.name, one.change.advance) for one in found] == [("input 1", advance) for advance in expected]
 
 
 def test_calls_whose_states_are_not_judged_are_said(

@@ -1,4 +1,4 @@
-"""Compares what needs no arithmetic, bit for bit: weights that a run began with, and what it returned. In a child.
+"""Compares what needs no arithmetic, bit for bit: weights that a run began with, what it left and returned. In a child.
 
 Every other comparison begins with the weights of the run: one that the package holds wrongly shows in none of them.
 An output that is not what launches wrote for it shows what the generated code around them does wrong: another tensor or
@@ -16,7 +16,7 @@ from aoti_debug.compare.evaluate.arguments import ExportedWeights, has_type
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import TORCH_RAISES, NotEvaluableError, first_line
-from aoti_debug.compare.measure.state_change import begin_difference
+from aoti_debug.compare.measure.state_change import begin_difference, lost_change
 from aoti_debug.compare.protocol.measurement import FaultyOutput, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import ExportedRun, ProgramOutput, RecordedWeight
 from aoti_debug.compare.worker.recorded_tensors import as_integers, has_equal_bits, load_value, recorded_tensor
@@ -61,6 +61,18 @@ def other_weights(
             yield StatesFailure(f"whether {weight.name} is what the program begins with is not known: {reason}")
         else:
             yield from () if change is None else (change,)
+
+
+def lost_changes(
+    before: Mapping[str | int, torch.Tensor], after: Mapping[str | int, torch.Tensor]
+) -> Iterator[StateChange]:
+    """Yields the changes that the program made in its first call to what the run never overwrites."""
+    for key, value in before.items():
+        if has_equal_bits(value, after[key]):
+            continue
+        change = lost_change(f"input {key}" if isinstance(key, int) else key, value, after[key])
+        if change is not None:
+            yield change
 
 
 def _difference(weight: RecordedWeight, node: Node, weights: ExportedWeights) -> StateChange | None:

@@ -23,7 +23,14 @@ from aoti_debug.compare.evaluate.functions import (
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.protocol.measurement import UNWRITTEN, InexactResult, UndefinedResult
-from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors, KnownValue, RecordedWeight
+from aoti_debug.compare.protocol.request import (
+    CompareRequest,
+    ExportedRun,
+    GivenTensors,
+    KnownValue,
+    ProgramState,
+    RecordedWeight,
+)
 from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
@@ -50,6 +57,11 @@ class Program(Protocol):
     @property
     def overwritten(self) -> GivenTensors:
         """The weights, buffers and inputs that a call may overwrite."""
+
+
+def held(program: Program, state: ProgramState) -> torch.Tensor | None:
+    """A state as the program holds it now; None if it is not known."""
+    return program.state(state.name) if state.input is None else program.input(state.input)
 
 
 class ExportedSource:

@@ -30,7 +30,6 @@ from aoti_debug.compare.measure.state_change import (
     judged_by_double,
     judged_by_noise,
     judged_by_nothing,
-    lost_change,
     state_change,
 )
 from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, Refusal
@@ -43,9 +42,15 @@ from aoti_debug.compare.protocol.measurement import (
     UndefinedResult,
 )
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors, ProgramState
-from aoti_debug.compare.worker.exact_checks import misreturned, other_weights
-from aoti_debug.compare.worker.exported_program import ExportedSource, Program, inexact_results, undefined_results
-from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, recorded_tensor
+from aoti_debug.compare.worker.exact_checks import lost_changes, misreturned, other_weights
+from aoti_debug.compare.worker.exported_program import (
+    ExportedSource,
+    Program,
+    held,
+    inexact_results,
+    undefined_results,
+)
+from aoti_debug.compare.worker.recorded_tensors import recorded_tensor
 from aoti_debug.compare.worker.returned_outputs import Judged, judged_outputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2.archive import Artifact
@@ -238,15 +243,15 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
     returned: Sequence[Any] = ()
     for number in range(source.run.calls):
         call = states.get(number, CallStates(number, ()))
-        held = ((state.name, _held(program, state)) for state in call.states)
-        earlier = {name: value.cpu().clone() for name, value in held if value is not None}
+        known = ((state.name, held(program, state)) for state in call.states)
+        earlier = {name: value.cpu().clone() for name, value in known if value is not None}
         untouched = _values(program, source.run.untouched) if number == 0 else {}
         try:
             returned = program.call()
         except RefusedError as error:
             yield refusal_of(source, error)
             return
-        yield from _lost(untouched, _values(program, source.run.untouched) if number == 0 else {})
+        yield from lost_changes(untouched, _values(program, source.run.untouched) if number == 0 else {})
         for found in _state_changes(program, call, earlier, began_alike, number):
             name, is_right = found.change.name, found.change.advance is Advance.RIGHT
             earlier_ones = [state for state in deviating if state.change.name == name]
@@ -266,11 +271,6 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
     yield from _judged_states(source, deviating, unjudged)
 
 
-def _held(program: Program, state: ProgramState) -> torch.Tensor | None:
-    """A state as the program holds it now; None if it is not known."""
-    return program.state(state.name) if state.input is None else program.input(state.input)
-
-
 def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tensor]:
     """The states that the program may overwrite, by their names, and such inputs, by their numbers."""
     may_change = program.overwritten
@@ -279,16 +279,6 @@ def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tens
     }
     values |= {number: program.input(number) for number in given.inputs if number in may_change.inputs}
     return {key: value.cpu().clone() for key, value in values.items() if value is not None}
-
-
-def _lost(before: Mapping[str | int, torch.Tensor], after: Mapping[str | int, torch.Tensor]) -> Iterator[StateChange]:
-    """Yields the changes that the program made in its first call to what the run never overwrites."""
-    for key, value in before.items():
-        if has_equal_bits(value, after[key]):
-            continue
-        change = lost_change(f"input {key}" if isinstance(key, int) else key, value, after[key])
-        if change is not None:
-            yield change
 
 
 @dataclass(frozen=True)
@@ -327,7 +317,7 @@ def _state_changes(
     began_alike.clear()
     for state in call.states:
         before, after = recorded_tensor(state.before.path), recorded_tensor(state.after.path)
-        expected = _held(program, state)
+        expected = held(program, state)
         if state.name not in earlier or before is None or after is None or expected is None:
             continue
         old = earlier[state.name]
@@ -389,7 +379,7 @@ def _states_after(
         for number in range(max(state.number for state in wanted) + 1):
             program.call()
             for state in wanted:
-                value = _held(program, state.state) if state.number == number else None
+                value = held(program, state.state) if state.number == number else None
                 if value is not None:
                     found[state.key] = value.cpu().clone()
     except NotEvaluableError as error:

@@ -80,6 +80,8 @@ class KeptCall:
     def tensors(self) -> list[torch.Tensor]:
         """Its tensors, on the CPU, with the strides that they had; those that shared memory share it.
 
+        One that began within an element of its dtype, as torch.frombuffer makes it, has memory of its own.
+
         Raises:
             OSError, ValueError: the file cannot be read.
         """
@@ -91,17 +93,20 @@ class KeptCall:
         begin, ends = _aligned(_HEADER.size + size), dict.fromkeys([layout.memory for layout in layouts], 0)
         for layout in layouts:
             ends[layout.memory] = max(ends[layout.memory], layout.offset + layout.bytes)
-        memories = {
-            at: torch.frombuffer(data, dtype=torch.uint8, count=end, offset=begin + at).clone().untyped_storage()
-            for at, end in ends.items()
-            if end
-        }
+
+        def memory(at: int, size: int) -> torch.UntypedStorage:
+            return torch.frombuffer(data, dtype=torch.uint8, count=size, offset=begin + at).clone().untyped_storage()
+
+        memories = {at: memory(at, end) for at, end in ends.items() if end}
         found = []
         for layout in layouts:
             tensor = torch.empty(0, dtype=getattr(torch, layout.dtype))
             if layout.bytes:
-                place = layout.offset // tensor.element_size()
-                tensor = tensor.set_(memories[layout.memory], place, layout.shape, layout.strides)
+                place, rest = divmod(layout.offset, tensor.element_size())
+                held = memories[layout.memory]
+                if rest:
+                    held, place = memory(layout.memory + layout.offset, layout.bytes), 0
+                tensor = tensor.set_(held, place, layout.shape, layout.strides)
             else:
                 tensor = tensor.as_strided(layout.shape, layout.strides)
             found.append(_marked(tensor, is_negative=layout.is_negative, is_conjugate=layout.is_conjugate))
@@ -177,8 +182,10 @@ class CallFile:
 def key_of(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     """The key of a file for calls: device, dtype, layout and marks of each tensor, and the memory that they share."""
     entries = tuple([(t.is_cpu, t.dtype, t.shape, t.stride(), t.is_neg(), t.is_conj()) for t in tensors])
-    storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
-    return entries, () if len(set(storages)) == len(storages) else _places(tensors, entries)
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    spans = sorted([(storage.data_ptr(), storage.nbytes()) for storage in storages])  # some lie in others, as of NumPy
+    is_shared = any(begin + size > following for (begin, size), (following, _) in itertools.pairwise(spans))
+    return entries, _places(tensors, entries) if is_shared else ()
 
 
 def _places(tensors: Sequence[torch.Tensor], entries: Sequence[tuple[Any, ...]]) -> tuple[tuple[int, int], ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -72,6 +73,20 @@ def test_tensors_share_what_memory_they_shared(tmp_path: Path) -> None:
     found[1][4] = -1
     assert found[2][0, 0] == -1
     assert kept(tmp_path)[0].file.stat().st_size < 2048
+
+
+def test_storages_of_one_memory_and_tensors_within_elements(tmp_path: Path) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+    array, data = numpy.arange(10, dtype=numpy.float32), bytearray(range(100))
+    inputs = [torch.from_numpy(array), torch.from_numpy(array[4:])]
+    inputs += [torch.frombuffer(data, dtype=torch.int64, offset=at, count=4) for at in (12, 20)]
+    inputs.append(torch.frombuffer(data, dtype=torch.int32, offset=2, count=4))
+    use.call(lambda _: [], inputs)
+    found = kept(tmp_path)[0].tensors()
+    for tensor, original in zip(found, inputs, strict=True):
+        assert torch.equal(tensor, original)
+    found[0][4] = -1
+    assert found[1][0] == -1
 
 
 def test_what_torch_negates_and_conjugates(tmp_path: Path) -> None:
@@ -190,7 +205,7 @@ def test_a_device_that_has_failed_says_so_in_the_call(tmp_path: Path, monkeypatc
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", fails)
     use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
-    storage = SimpleNamespace(data_ptr=lambda: 64)
+    storage = SimpleNamespace(data_ptr=lambda: 64, nbytes=lambda: 4)
     layout = {"dtype": torch.float32, "shape": (1,), "stride": lambda: (1,), "untyped_storage": lambda: storage}
     on_gpu: Any = SimpleNamespace(is_cpu=False, is_neg=lambda: False, is_conj=lambda: False, nbytes=4, **layout)
     assert use.call(lambda _: [], [on_gpu]) == []

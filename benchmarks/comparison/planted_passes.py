@@ -198,7 +198,7 @@ def _triage(fault: str, program: Path, folder: Path) -> Row:
 
 def _named(evidence: Sequence[str], operator: str) -> str:
     """ "first" if the operator is the first that is named, "yes" if it is another one, "" if it is none."""
-    lost = [sentence for sentence in evidence if sentence.startswith("it has lost")]
+    lost = [said for said in evidence if said.startswith(("it has no value like that of", "it has the numbers of"))]
     at = next((n for n, sentence in enumerate(lost) if f" {operator}." in sentence), None)
     return "" if at is None else "first" if at == 0 else "yes"
 

@@ -199,14 +199,24 @@ def _triage_with_calls(
 ) -> TriageDir:
     """A triage of as many calls as the script had made, all with the inputs of the one that failed.
 
+    That of the call alone where the time was over before anything was found, or where an error ended it.
+
     Args:
         before: the triage of that call alone, which has found nothing.
         passed: seconds since that one began.
     """
-    found = triage(options, listener, command=command)
-    shown = f"; {options.calls} calls, all with its inputs, show this" if found.finding.kind.is_fault else ""
-    alone = f"one call, on the buffers of the package, shows no fault{shown}"
+    calls = f"{options.calls} calls, all with its inputs,"
+    try:
+        found = triage(options, listener, command=command)
+    except AotiDebugError as error:
+        note = f"{calls} could not be looked into: {wording.first_line(str(error))}"
+        return replace(before, record=replace(before.record, finding=_with_note(before.finding, note)))
     steps = (*before.record.steps, *(step.later(passed) for step in found.record.steps))
+    if found.finding.kind == UNFINISHED:
+        finding = _with_note(before.finding, f"{calls} were not looked into to the end")
+        return replace(before, record=replace(before.record, finding=finding, steps=steps))
+    shown = f"; {calls} show this" if found.finding.kind.is_fault else ""
+    alone = f"one call, on the buffers of the package, shows no fault{shown}"
     return replace(found, record=replace(found.record, finding=_with_note(found.finding, alone), steps=steps))
 
 

@@ -291,6 +291,43 @@ def test_packages_are_looked_into_until_one_has_a_fault(tmp_path: Path, monkeypa
     assert not findings
 
 
+TIME_OVER = Finding(UNFINISHED, "the time was over")
+
+
+@pytest.mark.parametrize(
+    ("further", "kept", "note"),
+    [
+        (
+            CRASHED,
+            "further",
+            "one call, on the buffers of the package, shows no fault; 4 calls, all with its inputs,",
+        ),
+        (TIME_OVER, "alone", "4 calls, all with its inputs, were not looked into to the end"),
+        (
+            ArtifactError("it is gone", hint=""),
+            "alone",
+            "4 calls, all with its inputs, could not be looked into",
+        ),
+    ],
+)
+def test_further_calls_take_nothing_away_from_what_one_call_has_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, further: Finding | AotiDebugError, kept: str, note: str
+) -> None:
+    def triage(*_: object, **__: object) -> TriageDir:
+        if isinstance(further, AotiDebugError):
+            raise further
+        return TriageDir(tmp_path / "further", Record(further, (Step("run", 1.0, ""),)))
+
+    monkeypatch.setattr(triage_script, "triage", triage)
+    alone = TriageDir(tmp_path / "alone", Record(Finding(CLEAN, "2 launches"), (Step("run", 1.0, ""),)))
+    options = TriageOptions(model=tmp_path / "a.pt2", calls=4)
+    found = triage_script._triage_with_calls(options, None, (), before=alone, passed=7.0)
+    assert found.path.name == kept
+    assert found.finding.kind == (CLEAN if kept == "alone" else FAULT)
+    assert found.finding.warnings[0].startswith(note)
+    assert [step.began for step in found.record.steps] == ([0.0] if isinstance(further, AotiDebugError) else [0.0, 7.0])
+
+
 def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     """Of the script: its own end, and graphs that ran in eager."""
     run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))

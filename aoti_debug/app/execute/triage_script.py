@@ -268,6 +268,7 @@ def _with_other_packages(
             f"the script had replaced weights of {wording.join_truncated(changed, 3)}, which were not kept: here they "
             "are those of the package"
         )
+    notes += [f"{other.package.name}: {_frozen_text(other.frozen)}" for other in others if other.frozen]
     commands = [
         shlex.join(["aoti-debug", "triage", word_of(other.package), "--inputs", word_of(other.inputs)])
         for other in (*[other for other, _ in seen], *left)

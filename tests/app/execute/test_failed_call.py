@@ -244,6 +244,9 @@ def test_a_clean_finding_says_what_was_found_in_other_packages(
     finding = triage_script._with_other_packages(Finding(CLEAN, "2 launches"), unkept, [])
     assert (finding.kind, finding.next) == (INCOMPLETE, ())
     assert finding.warnings[-1] == "no inputs were kept of the calls of a.pt2, b.pt2"
+    frozen = [replace(other, frozen=("_frozen_param0",)) for other in others[:1]]
+    (*_, said) = triage_script._with_other_packages(PARTLY, frozen, [(frozen[0], Finding(CLEAN, ""))]).warnings
+    assert said.startswith("a.pt2: the script had replaced weights, but not _frozen_param0: ")
     changed = [replace(other, has_other_weights=True) for other in others]
     assert "weights of a.pt2, b.pt2, which" in triage_script._with_other_packages(PARTLY, changed, []).warnings[-1]
 

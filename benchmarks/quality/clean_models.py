@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -231,7 +232,8 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
         if "failure" in row:
             row |= {"kind": "not triaged", "what": row["failure"], "state": []}
         kind = row["kind"] if row["kind"] in (CLEAN, NOT_COMPARED, "not triaged") else "found"
-        if row["kind"] == "race" and row["what"].rpartition(" ")[2] in row["state"]:
+        named = re.search(r"are passed bytes \d+ to \d+ of ([^ ,]+)", row["what"])
+        if row["kind"] == "race" and named is not None and named[1] in row["state"]:
             kind = OF_STATE
         counts[kind] += 1
         if kind not in (CLEAN, NOT_COMPARED, OF_STATE):

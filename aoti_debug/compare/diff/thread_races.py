@@ -1,10 +1,10 @@
 """Races of host threads: launches of two threads that are passed the same bytes, one writing, in no order.
 
 Only what a run has recorded counts: the memory that each launch was passed, and when. A call holds a buffer from its
-first launch that uses it to its last one, an output until the call ends; no allocator gives its memory to another call
-meanwhile. The weights and states of a package are there all the time: calls that overlap hold them from their beginning
-to their end. Where two threads hold the same bytes at a time, nothing orders what they do with them, but the stream of
-a device if it is one.
+first launch that uses it to its last one, in each iteration of a loop, and an output until the call ends, unless a loop
+carries it; no allocator gives its memory to another call meanwhile. The weights and states of a package are there all
+the time: calls that overlap hold them from their beginning to their end. Where two threads hold the same bytes at a
+time, nothing orders what they do with them, but the stream of a device if it is one.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class _Use(NamedTuple):
 class _Hold:
     """The uses of a buffer in a call, in the order of their beginnings, and the time in which the call holds it."""
 
-    def __init__(self, call: ModelCall, *, lasts: bool, is_output: bool) -> None:
+    def __init__(self, call: ModelCall, *, lasts: bool) -> None:
         self.call, self.lasts = call, lasts
-        self._is_output = is_output
+        self.is_output = False
         self.uses: list[_Use] = []
         self.origin = self.begin = self.end = self.since = self.until = 0
 
@@ -140,7 +140,7 @@ class _Hold:
         self.since, self.until = min(use.since for use in self.uses), max(use.until for use in self.uses)
         if self.lasts:
             self.since = self.call.begin_ns
-        if self.lasts or self._is_output:
+        if self.lasts or self.is_output:
             self.until = _NEVER if self.call.end_ns is None else self.call.end_ns
         return self
 
@@ -192,8 +192,11 @@ def _holds(run: RunDir) -> Iterable[_Hold]:
             name = spec.base or spec.name
             lasts = name in lasting
             key = (call.call, name, () if lasts else launch.loops)
-            hold = holds.setdefault(key, _Hold(call, lasts=lasts, is_output=name in outputs))
+            hold = holds.setdefault(key, _Hold(call, lasts=lasts))
             hold.uses.append(use)
+    returned = outputs - {name for _, name, loops in holds if loops}  # a loop gives variables other memory each time
+    for (_, name, _), hold in holds.items():
+        hold.is_output = name in returned
     return [hold.complete() for hold in holds.values()]
 
 

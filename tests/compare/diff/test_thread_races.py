@@ -31,6 +31,7 @@ class Step:
         begin, end: microseconds.
         stream: of its call.
         side: it runs on another stream.
+        loops: the iterations of the loops that it is in.
     """
 
     call: int
@@ -42,6 +43,7 @@ class Step:
     thread: int | None = None
     stream: int = 5
     side: bool = False
+    loops: tuple[int, ...] = ()
 
 
 def read(name: str = "buf0") -> Arg:
@@ -98,7 +100,7 @@ def recorded(
             places[number] = order[step.call] = order.get(step.call, -1) + 1
             value = Absent.UNSET if is_slot else step.tensor
             slot = 2 if step.side else step.call
-            writer.launch_begin(places[number], number, value, call=step.call, stream_slot=slot)
+            writer.launch_begin(places[number], number, value, call=step.call, stream_slot=slot, loops=step.loops)
         else:
             writer.launch_end(places[number], {0: step.tensor} if is_slot else None, call=step.call)
     sites = [site(f"kernel_{number}", step.argument, kind=step.kind) for number, step in enumerate(steps)]
@@ -201,6 +203,17 @@ def test_a_call_holds_its_output_until_it_ends(tmp_path: Path) -> None:
     assert found(tmp_path / "no output", *steps) == ()
     (race,) = found(tmp_path / "output", *steps, outputs=("buf9",))
     assert (race.first.launch.id, race.second.launch.id) == ("0.0", "1.0")
+
+
+def test_an_output_that_a_loop_carries_is_other_memory_each_time(tmp_path: Path) -> None:
+    """A call holds what it reads in one iteration until the last launch of that iteration that uses it."""
+    steps = (
+        Step(0, 10, 20, read("buf2"), loops=(0,)),
+        Step(0, 30, 40, read("buf2"), loops=(1,)),
+        Step(0, 80, 90, read("buf0"), BEHIND),
+        Step(1, 50, 60, written("buf7")),
+    )
+    assert found(tmp_path, *steps, outputs=("buf2",)) == ()
 
 
 def test_a_launch_that_may_write_is_a_doubt(tmp_path: Path) -> None:

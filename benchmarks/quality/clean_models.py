@@ -219,7 +219,8 @@ def triage_one(name: str, device: str, threads: int) -> dict[str, Any]:
     if ran.returncode in (0, 1, 8) and ran.stdout.strip():
         finding = json.loads(ran.stdout)
         state = sorted({*model.program.run_decompositions({}).graph_signature.buffers_to_mutate.values()})
-        return {"code": ran.returncode, "kind": finding["kind"], "what": finding["what"], "state": state}
+        told = {name: finding[name] for name in ("kind", "what", "evidence")}
+        return {"code": ran.returncode, **told, "state": state}
     return {"code": ran.returncode, "kind": "not triaged", "what": ran.stderr[-400:]}
 
 
@@ -251,7 +252,7 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
     )
     table(("models", "", *header), lines)
     for row in wrong:
-        print(f"{row['case']}: {row['kind']}: {_one_line(row['what'])}")
+        print("; ".join([f"{row['case']}: {row['kind']}: {_one_line(row['what'])}", *row.get("evidence", ())]))
     machines = "; ".join(sorted({row["machine"] for row in rows}))
     print(f"{machines}; {sum(row['seconds'] for row in rows):.0f} s of triages")
     return not wrong

@@ -20,6 +20,11 @@ from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, Thread
 MAX_LISTED = 3  # wrong calls
 _MAX_BESIDE = 4
 
+# AOTInductorModelContainer::run in torch/csrc/inductor/aoti_runtime/model_container.h; that of torch 2.13 names it.
+_FEWER_RUNNERS = (
+    "with torch before 2.13, first calls may wait for each other for ever where fewer may run than there are threads"
+)
+
 
 def threads_lines(found: ThreadedCalls) -> list[str]:
     """The outcome of a comparison of calls from threads with the same calls alone; [] of runs that failed."""
@@ -197,8 +202,11 @@ def fault_line(found: ThreadedCalls) -> str:
         listed = [_of_thread(launch, record) for launch in beside(found.result.run, verdict.launch)]
         text += f"; {wording.join_truncated(listed, _MAX_BESIDE)} ran beside it" if listed else ""
     ended_well = f"the same {wording.pluralize(len(record.calls), 'call')} alone ended well"
-    at_once = f", at most {record.runners} calls at once" if record.runners < len(record.threads) else ""
+    is_limited = record.runners < len(record.threads)
+    at_once = f", at most {wording.pluralize(record.runners, 'call')} at once" if is_limited else ""
     called = f"the model was called from {wording.pluralize(len(record.threads), 'thread')}{at_once}; {ended_well}"
+    if is_limited and not verdict.suspects:
+        called += f"; {_FEWER_RUNNERS}"
     return f"{text}; {called}" if text else called
 
 

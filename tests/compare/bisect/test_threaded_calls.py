@@ -101,6 +101,8 @@ def test_a_failure_of_calls_that_were_not_compared(tmp_path: Path) -> None:
     record = ThreadsRecord(threads=(70,), runners=1, sets=1, calls=calls)
     found = ThreadedCalls(alone=alone, together=together, record=record, unrepeatable=(1,))
     assert fault_line(found) == "the model was called from 2 threads; the same 4 calls alone ended well"
+    threads_json.write(ThreadsRecord(threads=(71, 72), runners=1, sets=1, calls=calls), tmp_path)
+    assert "from 2 threads, at most 1 call at once; the same 4 calls alone ended well; with torch" in fault_line(found)
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
+import shutil
 import symtable
 import sys
 from collections.abc import Callable, Iterator
@@ -99,6 +101,23 @@ def _module_of_main(main: Any, folder: Path) -> str:
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     sys.modules.setdefault(name, main)
     return name
+
+
+def find_in(*folders: Path) -> None:
+    """Lets this process and those that it starts find the modules of these folders."""
+    found = [str(folder) for folder in folders]
+    sys.path += found
+    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *found])
+
+
+def copy_beside(repro: Path, folder: Path) -> None:
+    """Puts the modules of a folder beside the scripts of a repro, which import them.
+
+    Args:
+        repro: its folder, or its only script.
+    """
+    for module in folder.glob("*.py"):
+        shutil.copy(module, repro if repro.is_dir() else repro.parent)
 
 
 def operators_of(source: str) -> str:

@@ -2,60 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.app.execute import operator_modules
 from aoti_debug.app.execute.execute import ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import FailedCall
-from aoti_debug.app.execute.replacements import COMPILED
-from aoti_debug.app.torch_compile import cached_build
-from aoti_debug.app.torch_compile.cached_build import GRAPHS, PROGRAM
+from aoti_debug.app.execute.unseen import Unseen, unseen_of, with_unseen
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError
-from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
-from aoti_debug.base.native import crash_stacks
-from aoti_debug.base.native.frames import is_of_openmp
 from aoti_debug.package.launch_traits import writes_shared_memory
 from aoti_debug.package.pt2 import archive
-from aoti_debug.runs.diagnosis.findings import CLEAN, HANG, INCOMPLETE, UNFINISHED, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.triage.investigation.investigation import Outcome
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.finding_kinds import CONTRACT
 from aoti_debug.triage.results.triage_directory import TriageDir
-from aoti_debug.triage.session import triage
+from aoti_debug.triage.session import recorded, triage
 
 STEP = "script"
+_UNREAD = "could not be looked into"
 _MOST_CALLS = 100  # before one that failed, that are made once more
-
-
-@dataclass(frozen=True)
-class Unseen:
-    """The parts of a script that the triage of one of its calls does not look into.
-
-    Attributes:
-        parts: that a clean triage leaves open.
-        commands: that look into them.
-        possible: a sentence on what may make a process of the script hang; "" without one.
-    """
-
-    parts: tuple[str, ...]
-    commands: tuple[str, ...]
-    possible: str = ""
 
 
 def triage_script(
@@ -92,8 +72,9 @@ def triage_script(
             f"no call of an AOTInductor package was recorded of {script.target}: {end}",
             hint=_hint(script, began, is_failed=bool(executed.exit_code)),
         )
-    _find_modules(script, failed.package.parent)
-    unseen = _unseen(executed, failed)
+    script_folder = () if script.is_module else (Path(script.target).resolve().parent,)
+    operator_modules.find_in(failed.package.parent, *script_folder)
+    unseen = unseen_of(executed, failed)
     return triage_failed_call(
         failed, executed.verdict, options, listener, before=(step,), command=command, unseen=unseen
     )
@@ -119,16 +100,24 @@ def triage_failed_call(
         unseen: of the script; None if it is not known.
 
     Raises:
-        UsageError, ArtifactError, ToolchainError, TargetError: as of `triage`.
+        UsageError, ArtifactError, ToolchainError, TargetError: as of `triage`, where nothing was seen of the call
+            and no other one could be looked into.
     """
     listener = listener or StepListener()
     began, earlier = time.monotonic(), sum(step.seconds for step in before)
-    found = _triage(failed, verdict, options, listener, command)
-    steps = [*before, *(step.later(earlier) for step in found.record.steps)]
-    looked_into: list[tuple[FailedCall, Finding]] = []
+    found: TriageDir | None = None
+    steps, looked_into = list(before), list[tuple[FailedCall, Finding]]()
+    try:
+        found = _triage(failed, verdict, options, listener, command)
+        steps += [step.later(earlier) for step in found.record.steps]
+    except AotiDebugError as caught:
+        error = caught
+        step = Step(failed.package.name, time.monotonic() - began, f"{_UNREAD}: {wording.first_line(str(error))}")
+        listener.finished(step)
+        steps.append(step.later(earlier))
     for other in [other for other in failed.others if other.inputs is not None]:
         passed = time.monotonic() - began
-        if found.finding.kind.is_fault or passed >= options.time_limit:
+        if (found is not None and found.finding.kind.is_fault) or passed >= options.time_limit:
             break
         step, one = _triage_other(other, replace(options, time_limit=options.time_limit - passed), listener, command)
         steps.append(step.later(earlier + passed))
@@ -136,10 +125,17 @@ def triage_failed_call(
             continue
         if one.finding.kind.is_fault:
             place = f"in call {other.number} of {other.package.name}; where it was recorded, {other.why}"
-            found = replace(one, record=replace(one.record, finding=_with_note(one.finding, place)))
+            notes = (place,) if found is not None else (place, _error_note(failed, error))
+            fault = replace(one.finding, warnings=(*notes, *one.finding.warnings))
+            found = replace(one, record=replace(one.record, finding=fault))
             steps += [step.later(earlier + passed) for step in one.record.steps]
         looked_into.append((other, one.finding))
-    finding = _with_unseen(_with_other_packages(found.finding, failed.others, looked_into), unseen)
+    if found is None:
+        if verdict is None and not failed.is_not_finite and not looked_into:
+            raise error
+        seen = Outcome(_seen(failed, verdict, error), failed.run)
+        found = recorded(options, None, command, lambda *_: seen)
+    finding = with_unseen(_with_other_packages(found.finding, failed.others, looked_into), unseen)
     record = replace(found.record, finding=finding, steps=tuple(steps))
     triage_directory.write(found.path, record)
     return replace(found, record=record)
@@ -162,7 +158,8 @@ def _triage(
         if is_seen and calls > options.calls and left > 0 and found.finding.kind in (CLEAN, INCOMPLETE):
             further = replace(options, calls=calls, time_limit=left)
             found = _triage_with_calls(further, listener, command, before=found, passed=options.time_limit - left)
-    _complete_repro(found.finding, failed.package.parent)
+    for repro in {one.repro for one in (found.finding, *found.finding.also) if one.repro}:
+        operator_modules.copy_beside(Path(repro), failed.package.parent)
     finding = _with_what_was_seen(found.finding, failed, verdict)
     run = found.record.run if finding == found.finding else str(failed.run.path)
     return replace(found, record=replace(found.record, finding=finding, run=run))
@@ -178,10 +175,30 @@ def _triage_other(
         found = _triage(other, None, options, None, command)
         outcome = f"{found.finding.kind.heading} {found.finding.what}"
     except AotiDebugError as error:
-        found, outcome = None, f"could not be looked into: {error}"
+        found, outcome = None, f"{_UNREAD}: {error}"
     step = Step(other.package.name, time.monotonic() - began, wording.first_line(outcome))
     listener.finished(step)
     return step, found
+
+
+def _seen(failed: FailedCall, verdict: Verdict | None, error: AotiDebugError) -> Finding:
+    """What its run has shown of a call whose triage has ended in an error."""
+    note = _error_note(failed, error)
+    if verdict is not None:
+        return _with_note(finding_of(failed.run, verdict), note)
+    results = "had results that are not finite, and was" if failed.is_not_finite else "was"
+    return Finding(
+        INCOMPLETE, f"{_call_text(failed)} of {failed.package.name} {results} not looked into", warnings=(note,)
+    )
+
+
+def _error_note(failed: FailedCall, error: AotiDebugError) -> str:
+    hint = f" ({error.hint})" if error.hint else ""
+    return f"{_call_text(failed)} of {failed.package.name} {_UNREAD}: {wording.first_line(str(error))}{hint}"
+
+
+def _call_text(failed: FailedCall) -> str:
+    return "the last call" if failed.number is None else f"call {failed.number}"
 
 
 def _with_note(finding: Finding, note: str) -> Finding:
@@ -209,7 +226,7 @@ def _triage_with_calls(
     try:
         found = triage(options, listener, command=command)
     except AotiDebugError as error:
-        note = f"{calls} could not be looked into: {wording.first_line(str(error))}"
+        note = f"{calls} {_UNREAD}: {wording.first_line(str(error))}"
         return replace(before, record=replace(before.record, finding=_with_note(before.finding, note)))
     steps = (*before.record.steps, *(step.later(passed) for step in found.record.steps))
     if found.finding.kind == UNFINISHED:
@@ -302,25 +319,6 @@ def _outcome(executed: ExecutedScript) -> str:
     )
 
 
-def _find_modules(script: UserScript, packages: Path) -> None:
-    """Lets the processes of the triage find the modules that the script finds in its folder, and its own operators.
-
-    Args:
-        packages: the folder of the packages, where the module of these operators lies.
-    """
-    folders = [str(packages), *([] if script.is_module else [str(Path(script.target).resolve().parent)])]
-    sys.path += folders
-    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *folders])
-
-
-def _complete_repro(finding: Finding, packages: Path) -> None:
-    """Puts the module of the script's own operators beside the scripts that import it."""
-    for repro in {one.repro for one in (finding, *finding.also) if one.repro}:
-        folder = Path(repro) if Path(repro).is_dir() else Path(repro).parent
-        for module in packages.glob("*.py"):
-            shutil.copy(module, folder)
-
-
 def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict | None) -> Finding:
     """A finding, where it is none, with what its run has shown: the call alone need not fail in the same way."""
     if failed.has_other_weights:
@@ -328,7 +326,7 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
         finding = replace(finding, warnings=(*finding.warnings, others))
     if failed.frozen:
         finding = replace(finding, warnings=(*finding.warnings, _frozen_text(failed.frozen)))
-    call = "the last call" if failed.number is None else f"call {failed.number}"
+    call = _call_text(failed)
     if finding.kind.is_fault:
         if finding.kind != CONTRACT or verdict is None:
             return finding
@@ -352,41 +350,6 @@ def _ended(verdict: Verdict) -> str:
     """ "index out of bounds: 0 <= tmp2 < 50L in 0.0 cpp_fused_embedding_0"."""
     launches = [f"{launch.id} {launch.kernel}" for launch in verdict.suspects]
     return wording.first_line(verdict.what) + (f" in {wording.join_truncated(launches, 1)}" if launches else "")
-
-
-def _unseen(executed: ExecutedScript, failed: FailedCall) -> Unseen:
-    """The parts that one call says nothing about: the script's own end, graphs of `torch.compile` without a package."""
-    parts, commands = [], []
-    if executed.verdict is None and executed.exit_code and not (executed.killed or executed.ended_by):
-        parts.append(f"why the script ended with exit code {executed.exit_code} (it may have written it to stderr)")
-    run = failed.run.path if executed.result is None else executed.result.run.path
-    for file in sorted((run / COMPILED).resolve().glob(f"*/{GRAPHS}")):
-        for graph in () if file.parent.is_symlink() else cached_build.read_graphs(file.parent):
-            if graph.eager:
-                parts.append(f"the graph of {graph.line}, which ran in eager: {graph.eager}")
-                if graph.name:
-                    commands.append(shlex.join(["aoti-debug", "triage", word_of(file.parent / graph.name / PROGRAM)]))
-    return Unseen(tuple(parts), tuple(commands), _of_fork(executed, failed))
-
-
-def _of_fork(executed: ExecutedScript, failed: FailedCall) -> str:
-    """A sentence on a process that waits for OpenMP where another one had called a model; "" elsewhere."""
-    if executed.killed and any(run.info.pid != failed.run.info.pid for run in executed.others):
-        caught = crash_stacks.read(failed.run.path)
-        if caught is not None and any(is_of_openmp(stack.frames) for stack in caught.stacks):
-            return "the process may be a fork of one that had called a model: then it has none of the threads of OpenMP"
-    return ""
-
-
-def _with_unseen(finding: Finding, unseen: Unseen | None) -> Finding:
-    """A finding, where it is none, with what was not looked into; a hang with what may be its reason."""
-    if unseen is not None and unseen.possible and finding.kind == HANG:
-        return replace(finding, possible=(*finding.possible, unseen.possible))
-    if finding.kind.is_fault or unseen is None or not unseen.parts:
-        return finding
-    left = tuple(f"not looked into: {part}" for part in unseen.parts)
-    kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
-    return replace(finding, kind=kind, warnings=(*left, *finding.warnings), next=(*unseen.commands, *finding.next))
 
 
 def _frozen_text(names: Sequence[str]) -> str:

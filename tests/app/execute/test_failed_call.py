@@ -19,6 +19,7 @@ from aoti_debug.app.execute import failed_call as failed_call_module
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
+from aoti_debug.app.execute.unseen import unseen_of, with_unseen
 from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, GraphEntry
 from aoti_debug.base.errors import AotiDebugError, ArtifactError
 from aoti_debug.base.machine.files import json_data
@@ -37,8 +38,10 @@ from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.finding_kinds import CONTRACT
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
+from aoti_debug.views.report import report
 from tests import factories
 from tests.factories import JournalWriter, make_manifest, site
 
@@ -261,27 +264,38 @@ class Listener(StepListener):
         self.steps.append((step.name, step.text))
 
 
-def test_packages_are_looked_into_until_one_has_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = ended(tmp_path / "run", returned, exit_=Exit(ExitKind.CLEAN)).run
-    why = "nothing was seen in it"
-    others = tuple(FailedCall(run, tmp_path / f"{name}.pt2", 1, tmp_path / "in.pt", why) for name in "bcd")
-    first = FailedCall(run, tmp_path / "a.pt2", 1, tmp_path / "in.pt", "", others=others)
-    findings: dict[str, Finding | AotiDebugError] = {
-        "a.pt2": Finding(CLEAN, "4 launches"),
-        "b.pt2": ArtifactError("b.pt2 is gone", hint="build it again"),
-        "c.pt2": CRASHED,
-    }
+def triages(
+    findings: dict[str, Finding | AotiDebugError], folder: Path, patch: pytest.MonkeyPatch
+) -> tuple[Listener, TriageOptions]:
+    """Has the triage of each package end in its finding or raise its error, once, and leave a directory."""
 
     def triage(options: TriageOptions, *_: object, **__: object) -> TriageDir:
         found = findings.pop(options.model.name)
         if isinstance(found, AotiDebugError):
             raise found
-        (tmp_path / options.model.stem).mkdir()
-        return TriageDir(tmp_path / options.model.stem, Record(found, (Step(f"run of {options.model.stem}", 1.0, ""),)))
+        (folder / options.model.stem).mkdir()
+        return TriageDir(folder / options.model.stem, Record(found, (Step(f"run of {options.model.stem}", 1.0, ""),)))
 
-    monkeypatch.setattr(triage_script, "triage", triage)
-    listener = Listener()
-    options = TriageOptions(model=tmp_path / "script.py")
+    patch.setattr(triage_script, "triage", triage)
+    return Listener(), TriageOptions(model=folder / "script.py", out=folder / "triages")
+
+
+def call_with_others(folder: Path) -> FailedCall:
+    """A call of a.pt2 in which nothing was seen, with those of b.pt2, c.pt2 and d.pt2."""
+    run = ended(folder / "run", returned, exit_=Exit(ExitKind.CLEAN)).run
+    why = "nothing was seen in it"
+    others = tuple(FailedCall(run, folder / f"{name}.pt2", 1, folder / "in.pt", why) for name in "bcd")
+    return FailedCall(run, folder / "a.pt2", 1, folder / "in.pt", "", others=others)
+
+
+def test_packages_are_looked_into_until_one_has_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = call_with_others(tmp_path)
+    findings: dict[str, Finding | AotiDebugError] = {
+        "a.pt2": Finding(CLEAN, "4 launches"),
+        "b.pt2": ArtifactError("b.pt2 is gone", hint="build it again"),
+        "c.pt2": CRASHED,
+    }
+    listener, options = triages(findings, tmp_path, monkeypatch)
     found = triage_script.triage_failed_call(first, None, options, listener, before=(Step("script", 5.0, ""),))
     note = "in call 1 of c.pt2; where it was recorded, nothing was seen in it"
     assert (found.path.name, found.finding) == ("c", replace(CRASHED, warnings=(note,)))
@@ -292,6 +306,56 @@ def test_packages_are_looked_into_until_one_has_a_fault(tmp_path: Path, monkeypa
     assert [step.name for step in found.record.steps] == ["script", "run of a", "b.pt2", "c.pt2", "run of c"]
     assert all(step.began >= 5 for step in found.record.steps[1:])
     assert not findings
+
+
+GONE = ArtifactError("a.pt2 is gone\nfor ever", hint="build it again")
+UNREAD = "call 1 of a.pt2 could not be looked into: a.pt2 is gone (build it again)"
+
+
+def test_packages_are_looked_into_after_an_error_in_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = call_with_others(tmp_path)
+    clean = Finding(CLEAN, "4 launches")
+    findings: dict[str, Finding | AotiDebugError] = {"a.pt2": GONE, "b.pt2": clean, "c.pt2": clean, "d.pt2": clean}
+    listener, options = triages(findings, tmp_path, monkeypatch)
+    found = triage_script.triage_failed_call(first, None, options, listener, before=(Step("script", 5.0, ""),))
+    notes = ("the last call of 3 other packages: clean", UNREAD)
+    assert found.finding == Finding(INCOMPLETE, "call 1 of a.pt2 was not looked into", warnings=notes)
+    assert listener.steps[0] == ("a.pt2", "could not be looked into: a.pt2 is gone")
+    assert [step.name for step in found.record.steps] == ["script", "a.pt2", "b.pt2", "c.pt2", "d.pt2"]
+    assert found.path.parent == tmp_path / "triages"
+    assert triage_directory.open_triage(found.path).finding == found.finding
+    assert UNREAD in report.write_triage(found).read_text(encoding="utf-8")
+    assert not findings
+
+
+def test_a_fault_after_an_error_in_the_first_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener, options = triages({"a.pt2": GONE, "b.pt2": CRASHED}, tmp_path, monkeypatch)
+    found = triage_script.triage_failed_call(call_with_others(tmp_path), None, options, listener)
+    place = "in call 1 of b.pt2; where it was recorded, nothing was seen in it"
+    assert (found.path.name, found.finding) == ("b", replace(CRASHED, warnings=(place, UNREAD)))
+
+
+def test_what_a_script_has_shown_is_told_where_its_call_cannot_be_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = ended(tmp_path / "crashed", in_a_launch, signal="SIGSEGV")
+    call = FailedCall(crashed.run, tmp_path / "a.pt2", 1, tmp_path / "in.pt", "it crashed")
+    listener, options = triages({"a.pt2": GONE}, tmp_path, monkeypatch)
+    finding = triage_script.triage_failed_call(call, crashed.verdict, options, listener).finding
+    assert (finding.kind, finding.what) == (FAULT, "invalid memory access in k")
+    assert finding.warnings[0] == UNREAD
+    listener, options = triages({"a.pt2": GONE}, tmp_path, monkeypatch)
+    finding = triage_script.triage_failed_call(replace(call, is_not_finite=True), None, options, listener).finding
+    what = "call 1 of a.pt2 had results that are not finite, and was not looked into"
+    assert finding == Finding(INCOMPLETE, what, warnings=(UNREAD,))
+
+
+def test_where_no_package_can_be_looked_into_that_is_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings: dict[str, Finding | AotiDebugError] = dict.fromkeys(("a.pt2", "b.pt2", "c.pt2", "d.pt2"), GONE)
+    listener, options = triages(findings, tmp_path, monkeypatch)
+    with pytest.raises(ArtifactError, match="is gone"):
+        triage_script.triage_failed_call(call_with_others(tmp_path), None, options, listener)
+    assert not options.out.exists()
 
 
 TIME_OVER = Finding(UNFINISHED, "the time was over")
@@ -343,18 +407,18 @@ def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     (folder.parent / "latest").symlink_to(folder)
     called = FailedCall(run.run, packages / "package.pt2", 0, None, "nothing was seen in it")
     executed = execute.ExecutedScript(255, failed=called)  # as by sys.exit(-1)
-    left = triage_script._unseen(executed, called)
+    left = unseen_of(executed, called)
     assert [part.partition(":")[0] for part in left.parts] == [
         "why the script ended with exit code 255 (it may have written it to stderr)",
         "the graph of m.py",
     ]
     assert left.commands == (f"aoti-debug triage {word_of(folder / 'graph1/program.pt2')}",)
-    finding = triage_script._with_unseen(Finding(CLEAN, "1 launch"), left)
+    finding = with_unseen(Finding(CLEAN, "1 launch"), left)
     assert (finding.kind, finding.kind.exit_code, finding.next) == (INCOMPLETE, 8, left.commands)
     assert finding.warnings == tuple(f"not looked into: {part}" for part in left.parts)
     fault = Finding(FAULT, "it crashed")
-    assert triage_script._with_unseen(fault, left) == fault
-    assert triage_script._unseen(replace(executed, exit_code=0), called).parts == left.parts[1:]
+    assert with_unseen(fault, left) == fault
+    assert unseen_of(replace(executed, exit_code=0), called).parts == left.parts[1:]
 
 
 @pytest.mark.parametrize(
@@ -375,8 +439,8 @@ def test_a_process_that_waits_for_openmp_may_be_a_fork(tmp_path: Path, library: 
     elsewhere = replace(elsewhere, info=replace(elsewhere.info, pid=other))
     called = FailedCall(run, tmp_path / "package.pt2", 0, None, "no end")
     executed = execute.ExecutedScript(1, others=(elsewhere,), failed=called, killed="no progress for 5 s")
-    left = triage_script._unseen(executed, called)
-    found = triage_script._with_unseen(Finding(HANG, "k did not end"), left)
+    left = unseen_of(executed, called)
+    found = with_unseen(Finding(HANG, "k did not end"), left)
     assert [" may be a fork " in sentence for sentence in found.possible] == [True] * says_so
 
 
@@ -395,10 +459,10 @@ def test_a_process_of_a_script_is_started_again_by_the_command_of_the_script(tmp
 def test_a_script_that_ended_well_or_was_ended_leaves_nothing_open(tmp_path: Path, end: dict[str, Any]) -> None:
     run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
     called = FailedCall(run.run, tmp_path / "package.pt2", 0, None, "nothing was seen in it")
-    left = triage_script._unseen(execute.ExecutedScript(**end, failed=called), called)
+    left = unseen_of(execute.ExecutedScript(**end, failed=called), called)
     assert left.parts == ()
     clean = Finding(CLEAN, "1 launch")
-    assert triage_script._with_unseen(clean, left) == clean
+    assert with_unseen(clean, left) == clean
 
 
 @pytest.mark.parametrize(

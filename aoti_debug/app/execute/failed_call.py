@@ -57,6 +57,7 @@ class FailedCall:
         has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
         frozen: what torch computed from weights when it compiled the package (`freezing`) and the script has left,
             where it had replaced weights.
+        packages: that the script has called.
         others: where nothing was seen in any package, the last call of each other one.
     """
 
@@ -68,6 +69,7 @@ class FailedCall:
     is_not_finite: bool = False
     has_other_weights: bool = False
     frozen: tuple[str, ...] = ()
+    packages: int = 1
     others: tuple[FailedCall, ...] = ()
 
     def moved(self, old: Path, new: Path) -> FailedCall:
@@ -128,7 +130,8 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         return None
     chosen = max(known, key=_order)  # the first of equal ones
     call, why = _call_in_question(chosen)
-    return replace(_call_of(chosen, call, why), others=() if _evidence(chosen) else _others(known, chosen))
+    others = () if _evidence(chosen) else _others(known, chosen)
+    return replace(_call_of(chosen, call, why), packages=len({one.package for one in known}), others=others)
 
 
 def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCall:

@@ -124,9 +124,9 @@ def triage_failed_call(
         if one is None:
             continue
         if one.finding.kind.is_fault:
-            place = f"in call {other.number} of {other.package.name}; where it was recorded, {other.why}"
-            notes = (place,) if found is not None else (place, _error_note(failed, error))
-            fault = replace(one.finding, warnings=(*notes, *one.finding.warnings))
+            recorded_as = f"where it was recorded, {other.why}"
+            notes = (recorded_as,) if found is not None else (recorded_as, _error_note(failed, error))
+            fault = _of_call(replace(one.finding, warnings=(*notes, *one.finding.warnings)), other)
             found = replace(one, record=replace(one.record, finding=fault))
             steps += [step.later(earlier + passed) for step in one.record.steps]
         looked_into.append((other, one.finding))
@@ -135,7 +135,8 @@ def triage_failed_call(
             raise error
         seen = Outcome(_seen(failed, verdict, error), failed.run)
         found = recorded(options, None, command, lambda *_: seen)
-    finding = with_unseen(_with_other_packages(found.finding, failed.others, looked_into), unseen)
+    finding = found.finding if failed.packages == 1 or found.finding.package else _of_call(found.finding, failed)
+    finding = with_unseen(_with_other_packages(finding, failed.others, looked_into), unseen)
     record = replace(found.record, finding=finding, steps=tuple(steps))
     triage_directory.write(found.path, record)
     return replace(found, record=record)
@@ -190,6 +191,11 @@ def _seen(failed: FailedCall, verdict: Verdict | None, error: AotiDebugError) ->
     return Finding(
         INCOMPLETE, f"{_call_text(failed)} of {failed.package.name} {results} not looked into", warnings=(note,)
     )
+
+
+def _of_call(finding: Finding, failed: FailedCall) -> Finding:
+    """A finding of a script that calls several packages; a fault says of which it is."""
+    return replace(finding, package=failed.package.name, call=failed.number) if finding.kind.is_fault else finding
 
 
 def _error_note(failed: FailedCall, error: AotiDebugError) -> str:

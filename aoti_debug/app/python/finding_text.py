@@ -21,7 +21,7 @@ def lines(finding: Finding, runs: Sequence[RunDir]) -> list[str]:
     Args:
         runs: of several, each with its package.
     """
-    found = [f"{finding.kind.heading} {finding.what}"]
+    found = [f"{finding.heading} {finding.what}"]
     if (where := finding.where) is not None:
         line = "" if where.frame is None else where.frame.place
         place = f"{where.launch} {where.kernel}" if where.launch else place_text(where)

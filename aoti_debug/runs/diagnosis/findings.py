@@ -126,6 +126,8 @@ class Finding:
         stack: useful frames of the host's call stack, innermost first; none if it is not known or says nothing.
         signal: that ended the process: "SIGSEGV"; "" if none did, or that is not known.
         address: that the thread accessed at that signal, in a core file; None if it is not known.
+        package: of a script that calls several: the file name of the one at fault; else "".
+        call: the number of its call, from 0; None if it is not known.
     """
 
     kind: FindingKind
@@ -144,6 +146,14 @@ class Finding:
     stack: tuple[str, ...] = ()
     signal: str = ""
     address: int | None = None
+    package: str = ""
+    call: int | None = None
+
+    @property
+    def heading(self) -> str:
+        """The first words on a terminal: "NOT FINITE", "NOT FINITE in call 3 of model-8450f9b3.pt2:"."""
+        call = "" if self.call is None else f"call {self.call} of "
+        return f"{self.kind.heading} in {call}{self.package}:" if self.package else self.kind.heading
 
 
 def map_repros(finding: Finding, change: Callable[[str], str]) -> Finding:
@@ -176,6 +186,8 @@ def to_json(finding: Finding) -> dict[str, Any]:
         "stack": list(finding.stack),
         "signal": finding.signal or None,
         "address": None if finding.address is None else f"{finding.address:#x}",
+        "package": finding.package or None,
+        "call": finding.call,
         "confirmed_by": list(finding.confirmed_by),
         "contradicted_by": list(finding.contradicted_by),
         "repro": finding.repro or None,
@@ -206,6 +218,8 @@ def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind], where: 
         stack=members.stack,
         signal=members.signal or "",
         address=_address(members.address),
+        package=members.package or "",
+        call=members.call,
         origin=None if members.origin is None else _place(members.origin),
         chain=tuple(map(_place, members.chain)),
         confirmed_by=members.confirmed_by,
@@ -254,6 +268,8 @@ class _FindingJson:
     stack: tuple[str, ...] = ()
     signal: str | None = None
     address: str | None = None
+    package: str | None = None
+    call: int | None = None
 
 
 def _address(text: str | None) -> int | None:

@@ -118,7 +118,7 @@ def _hidden(finding: Finding) -> int:
 
 
 def _headline(finding: Finding) -> str:
-    return f"{finding.kind.heading} {wording.first_line(finding.what)}"
+    return f"{finding.heading} {wording.first_line(finding.what)}"
 
 
 def _has_origin(finding: Finding) -> bool:

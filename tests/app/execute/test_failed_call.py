@@ -37,6 +37,7 @@ from aoti_debug.runs.diagnosis.suggested_commands import word_of
 from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.finding_kinds import CONTRACT
@@ -182,6 +183,7 @@ def test_where_nothing_was_seen_the_others_are_the_last_calls_of_the_other_packa
     )
     faulty = package(tmp_path / "c", ended(tmp_path / "of_c", returned, exit_=clean), is_finite=False)
     assert chosen(first, second, faulty).others == ()
+    assert (chosen(first, second, faulty).packages, found.packages, chosen(faulty).packages) == (3, 2, 1)
 
 
 def test_calls_move_with_their_runs(tmp_path: Path) -> None:
@@ -297,8 +299,9 @@ def test_packages_are_looked_into_until_one_has_a_fault(tmp_path: Path, monkeypa
     }
     listener, options = triages(findings, tmp_path, monkeypatch)
     found = triage_script.triage_failed_call(first, None, options, listener, before=(Step("script", 5.0, ""),))
-    note = "in call 1 of c.pt2; where it was recorded, nothing was seen in it"
-    assert (found.path.name, found.finding) == ("c", replace(CRASHED, warnings=(note,)))
+    note = "where it was recorded, nothing was seen in it"
+    assert (found.path.name, found.finding) == ("c", replace(CRASHED, warnings=(note,), package="c.pt2", call=1))
+    assert finding_lines(found.finding, 80)[0] == "FAULT in call 1 of c.pt2: it crashed"
     assert listener.steps == [
         ("b.pt2", "could not be looked into: b.pt2 is gone"),
         ("c.pt2", "FAULT it crashed"),
@@ -331,8 +334,8 @@ def test_packages_are_looked_into_after_an_error_in_the_first(tmp_path: Path, mo
 def test_a_fault_after_an_error_in_the_first_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listener, options = triages({"a.pt2": GONE, "b.pt2": CRASHED}, tmp_path, monkeypatch)
     found = triage_script.triage_failed_call(call_with_others(tmp_path), None, options, listener)
-    place = "in call 1 of b.pt2; where it was recorded, nothing was seen in it"
-    assert (found.path.name, found.finding) == ("b", replace(CRASHED, warnings=(place, UNREAD)))
+    notes = ("where it was recorded, nothing was seen in it", UNREAD)
+    assert (found.path.name, found.finding) == ("b", replace(CRASHED, warnings=notes, package="b.pt2", call=1))
 
 
 def test_what_a_script_has_shown_is_told_where_its_call_cannot_be_looked_into(
@@ -356,6 +359,16 @@ def test_where_no_package_can_be_looked_into_that_is_the_error(tmp_path: Path, m
     with pytest.raises(ArtifactError, match="is gone"):
         triage_script.triage_failed_call(call_with_others(tmp_path), None, options, listener)
     assert not options.out.exists()
+
+
+@pytest.mark.parametrize(("packages", "package"), [(1, ""), (2, "a.pt2")])
+def test_a_fault_names_its_package_where_the_script_calls_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: int, package: str
+) -> None:
+    listener, options = triages({"a.pt2": CRASHED}, tmp_path, monkeypatch)
+    called = replace(call_with_others(tmp_path), others=(), packages=packages)
+    finding = triage_script.triage_failed_call(called, None, options, listener).finding
+    assert (finding.package, finding.call) == (package, 1 if package else None)
 
 
 TIME_OVER = Finding(UNFINISHED, "the time was over")

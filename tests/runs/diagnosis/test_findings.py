@@ -29,6 +29,8 @@ WHOLE = Finding(
     stack=("boom at ops.cpp:12",),
     signal="SIGSEGV",
     address=0x7F3A10,
+    package="model.pt2",
+    call=3,
 )
 PLACE_TEXT = """
  "launch": "0.3",
@@ -63,7 +65,7 @@ INPUT_TEXT = """{
 
 
 # Members that an older triage.json lacks.
-ADDED = {"also", "possible", "stack", "signal", "address", "coordinates", "input_kind"}
+ADDED = {"also", "possible", "stack", "signal", "address", "package", "call", "coordinates", "input_kind"}
 KINDS = {kind.value: kind for kind in (CLEAN, FAULT)}
 
 
@@ -82,8 +84,8 @@ def test_the_layout_stays_as_it_is() -> None:
         f'{{\n "kind": "fault",\n "what": "SIGSEGV",{PLACE_TEXT}\n "origin": {INPUT_TEXT},\n "chain"'
     )
     assert list(findings.to_json(WHOLE))[14:] == [
-        *("origin", "chain", "evidence", "possible", "stack", "signal", "address", "confirmed_by", "contradicted_by"),
-        *("repro", "next", "warnings", "also"),
+        *("origin", "chain", "evidence", "possible", "stack", "signal", "address", "package", "call"),
+        *("confirmed_by", "contradicted_by", "repro", "next", "warnings", "also"),
     ]
 
 
@@ -103,7 +105,7 @@ def test_other_findings_are_read_and_may_be_missing() -> None:
     old = data()
     for name in ADDED:
         del old[name]
-    lacking = replace(WHOLE, possible=(), stack=(), signal="", address=None)
+    lacking = replace(WHOLE, possible=(), stack=(), signal="", address=None, package="", call=None)
     assert read(old) == replace(lacking, where=replace(PLACE, coordinates=()))
     with pytest.raises(DamagedJsonError, match=r"finding\.also\.kind"):
         read({**data(), "also": [{**data(), "kind": 7}]}, "finding")

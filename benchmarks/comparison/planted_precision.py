@@ -1,13 +1,13 @@
 """Plants a module that needs its precision among ordinary ones, and has `aoti-debug precision` rank them.
 
-usage: python -m benchmarks.comparison.planted_precision [--to DTYPE] [--build] [--folder DIR] [KIND ...]
+usage: python -m benchmarks.comparison.planted_precision [--device cpu|cuda] [--to DTYPE] [--build]
+    [--folder DIR] [--jobs N] [--results FILE [--table]] [KIND ...]
 
 Each model has five modules of which one is planted: a softmax of large logits, a sum of terms that cancel, and others.
 It is found if it is the first of the ranking. Beside the change of the output with all modules rounded at once stands
 that of the same model in this dtype (weights, inputs and operators), in eager on the same inputs, where torch has its
 operators; then what the proposal keeps, and the change that is left; with `--build` also that of the program with casts
-in the other modules, built. Prints a Markdown table. Exit code 1: one was not
-first.
+in the other modules, built. Prints a Markdown table. Exit code 1: one was not first.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks import checkout
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, EXIT_UNCONFIRMED
+from benchmarks import cases, checkout
 from benchmarks.markdown import table
 
 WIDTH, ROWS = 64, 32
+NONE = "none"  # a model in which nothing is planted
 
 
 class Ordinary(nn.Module):
@@ -105,7 +107,7 @@ KINDS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class Ranking:
     """The ranking of one model.
 
     Attributes:
@@ -116,7 +118,6 @@ class Row:
         left, built: the change that the proposal leaves, and that of the program with casts; None without a build.
     """
 
-    kind: str
     ranking: tuple[str, ...]
     errors: tuple[float, ...]
     at_once: float
@@ -124,36 +125,25 @@ class Row:
     kept: tuple[str, ...] | None
     left: float
     built: float | None
-    seconds: float
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", default=["", *KINDS])
+    parser.add_argument("kinds", nargs="*", metavar="KIND", default=[NONE, *KINDS])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--to", default="bfloat16")
     parser.add_argument("--build", action="store_true", help="also build the proposal")
     parser.add_argument("--folder", type=Path, help="where the programs and the runs are kept")
+    cases.add_options(parser, limit=900)
     options = parser.parse_args()
-    folder = (options.folder or Path(tempfile.mkdtemp(prefix="aoti-debug-precision-"))).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [
-        _measured(number, kind, options.to, folder, ["--build"] * options.build)
-        for number, kind in enumerate(options.kinds)
-    ]
-    cells = [
-        (
-            row.kind or "none",
-            row.ranking[0],
-            f"{row.errors[0]:.2g}, {row.errors[1]:.2g}",
-            f"{row.at_once:.2g}",
-            "-" if row.real is None else f"{row.real:.2g}",
-            "all" if row.kept is None else ", ".join(row.kept) or "none",
-            f"{row.left:.2g}",
-            "-" if row.built is None else f"{row.built:.2g}",
-            f"{row.seconds:.0f}",
-        )
-        for row in rows
-    ]
+
+    def one(kind: str) -> dict[str, Any]:
+        if options.folder is not None:
+            return asdict(_measured(kind, options, options.folder.resolve() / kind.replace(" ", "_")))
+        with tempfile.TemporaryDirectory(prefix="aoti-debug-precision-") as folder:
+            return asdict(_measured(kind, options, Path(folder)))
+
+    rows = cases.run(options.kinds, options, one)
     heads = (
         "planted",
         "first",
@@ -165,42 +155,58 @@ def main() -> int:
         "built",
         "seconds",
     )
-    table(heads, cells)
-    found = sum(row.ranking[0] == "planted" for row in rows if row.kind)
-    print(f"\n{found} of {sum(bool(row.kind) for row in rows)} first")
-    return int(found < sum(bool(row.kind) for row in rows))
+    table(heads, [_cells(row) for row in rows])
+    planted = [row for row in rows if row["case"] != NONE]
+    found = sum("failure" not in row and row["ranking"][0] == "planted" for row in planted)
+    print(f"\n{found} of {len(planted)} first")
+    return int(found < len(planted))
 
 
-def _measured(number: int, kind: str, dtype: str, folder: Path, more: list[str]) -> Row:
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if "failure" in row:
+        return (row["case"], row["failure"], *[""] * 7)
+    return (
+        row["case"],
+        row["ranking"][0],
+        f"{row['errors'][0]:.2g}, {row['errors'][1]:.2g}",
+        f"{row['at_once']:.2g}",
+        "-" if row["real"] is None else f"{row['real']:.2g}",
+        "all" if row["kept"] is None else ", ".join(row["kept"]) or "none",
+        f"{row['left']:.2g}",
+        "-" if row["built"] is None else f"{row['built']:.2g}",
+        f"{row['seconds']:.0f}",
+    )
+
+
+def _measured(kind: str, options: argparse.Namespace, folder: Path) -> Ranking:
+    folder.mkdir(parents=True, exist_ok=True)
+    number = [NONE, *KINDS].index(kind)
     torch.manual_seed(number)
-    planted = Planted(*KINDS[kind]) if kind else None
-    model, x = Model(planted, number % 5).eval(), torch.randn(ROWS, WIDTH)
-    program = folder / f"{number}.pt2"
+    planted = Planted(*KINDS[kind]) if kind != NONE else None
+    model, x = Model(planted, number % 5).eval().to(options.device), torch.randn(ROWS, WIDTH).to(options.device)
+    program = folder / "program.pt2"
     with torch.no_grad():
         torch.export.save(torch.export.export(model, (x,)), program)
-    command = ["precision", str(program), "--to", dtype, "--depth", "1", "--json", "--out", str(folder / "runs"), *more]
-    began = time.monotonic()
+    command = ["precision", str(program), "--to", options.to, "--depth", "1", "--json", "--out", str(folder / "runs")]
     done = subprocess.run(
-        [sys.executable, "-m", "aoti_debug", *command],
+        [sys.executable, "-m", "aoti_debug", *command, *["--build"] * options.build],
         env=checkout.environment(),
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode not in (0, 1):
+    if done.returncode not in (EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED, EXIT_INCOMPLETE):
         raise SystemExit(f"{kind}: exit code {done.returncode}: {done.stderr.strip()[-400:]}")
     found = json.loads(done.stdout)
     proposal = found["proposal"]
-    return Row(
-        kind,
+    return Ranking(
         tuple(part["name"] for part in found["parts"]),
         tuple(float(part["error"]) for part in found["parts"]),
         float(found["all"]["error"]),
-        _real(model, x, getattr(torch, dtype)),
+        _real(model, x, getattr(torch, options.to)),
         None if proposal is None else tuple(proposal["kept"]),
         0.0 if proposal is None else float(proposal["error"]),
         None if not found["built"] or found["built"]["failure"] else float(found["built"]["error"]),
-        time.monotonic() - began,
     )
 
 

@@ -1,10 +1,12 @@
 """Plants reasons for other bits from call to call, and looks whether `aoti-debug run --repeat` names launch and reason.
 
-usage: python -m benchmarks.quality.repeats [--calls N] [--jobs N] [--results FILE [--table]] [NAME ...]
+usage: python -m benchmarks.quality.repeats [--device cpu|cuda] [--calls N] [--jobs N] [--results FILE [--table]]
+    [NAME ...]
 
 Kernels that add atomically, threads that race (the same kernel without atomics), memory that nothing has written (the
 same kernel without its zeros), random numbers, and models that repeat: integers that are added atomically, a state that
-each call changes. Prints a Markdown table. Exit code 1: a launch or its reason was not the planted one.
+each call changes. On a GPU the kernels that race, and that lack zeros, are of repeats_cuda.py. Prints a Markdown table.
+Exit code 1: a launch or its reason was not the planted one.
 """
 
 from __future__ import annotations
@@ -49,9 +51,27 @@ class Scattered(nn.Module):
         self.linear = nn.Linear(WIDTH, WIDTH)
 
     def forward(self, rows: Tensor, index: Tensor) -> Tensor:
-        zeros = torch.zeros(4, WIDTH, dtype=rows.dtype)
+        zeros = torch.zeros(4, WIDTH, dtype=rows.dtype, device=rows.device)
         added = zeros.index_add(0, index, rows * 3)
         return self.linear(added.float()).relu()
+
+
+class Raced(nn.Module):
+    """Rows that are added by a Triton kernel whose threads race."""
+
+    def forward(self, rows: Tensor, index: Tensor) -> Tensor:
+        from benchmarks.quality import repeats_cuda
+
+        return repeats_cuda.raced(rows * 3, index).relu()
+
+
+class Unwritten(nn.Module):
+    """Rows that are added by a Triton kernel to memory that nothing has written."""
+
+    def forward(self, rows: Tensor, index: Tensor) -> Tensor:
+        from benchmarks.quality import repeats_cuda
+
+        return repeats_cuda.unwritten(rows * 3, index).relu()
 
 
 class Drawn(nn.Module):
@@ -96,12 +116,12 @@ class Plant:
     """A reason for other bits, or none.
 
     Attributes:
-        expected: what the first cause begins with; "" if every call must repeat.
+        expected: what a cause begins with; "" if none may be named, None if every call must repeat.
         kernel: a word of the launch that must be named.
     """
 
     module: Callable[[], nn.Module]
-    expected: str = ""
+    expected: str | None = None
     kernel: str = ""
     edit: Callable[[LoweredModel], LoweredModel] | None = None
     dtype: torch.dtype = torch.float32
@@ -114,6 +134,14 @@ PLANTS = {
     "random": Plant(Drawn, "random numbers", "rand"),
     "atomic integers": Plant(Scattered, dtype=torch.int64),
     "state": Plant(Stateful),
+}
+CUDA_PLANTS = {
+    "atomics": Plant(Scattered, "atomics", "index_add"),
+    "race": Plant(Raced, "", "racing_kernel"),
+    "uninitialised": Plant(Unwritten, "memory that nothing has written", "adding_kernel"),
+    "random": PLANTS["random"],
+    "atomic integers": PLANTS["atomic integers"],
+    "state": PLANTS["state"],
 }
 
 
@@ -133,30 +161,32 @@ def edited_build(edit: Callable[[LoweredModel], LoweredModel] | None) -> Iterato
         builder.lower_or_unpack = lower
 
 
-def repeated(plant: Plant, folder: Path, calls: int) -> RepeatedCalls:
+def repeated(plant: Plant, folder: Path, *, calls: int, device: str) -> RepeatedCalls:
     torch.manual_seed(0)
     rows = torch.randn(ROWS, WIDTH) if plant.dtype.is_floating_point else torch.randint(-99, 99, (ROWS, WIDTH))
-    inputs = (rows.to(plant.dtype), torch.randint(0, 4, (ROWS,)))
+    inputs = (rows.to(device, plant.dtype), torch.randint(0, 4, (ROWS,)).to(device))
     program, package = folder / "program.pt2", folder / "package.pt2"
     with torch.no_grad():
-        torch.export.save(torch.export.export(plant.module(), inputs), program)
+        torch.export.save(torch.export.export(plant.module().to(device), inputs), program)
     with edited_build(plant.edit):
         builder.build(program, output=package)
     options = replace(recording_everything(package, folder / "runs"), level=Level.HASH, calls=calls)
     return compare_calls(runner.run(options, Observer()).run)
 
 
-def row(plant: Plant, calls: int) -> dict[str, Any]:
+def row(plant: Plant, *, calls: int, device: str) -> dict[str, Any]:
     """What is said of a plant, as JSON data."""
     with tempfile.TemporaryDirectory() as folder:
-        found = repeated(plant, Path(folder), calls)
+        found = repeated(plant, Path(folder), calls=calls, device=device)
     first = found.launches[0] if found.launches else None
     causes = () if first is None else first.causes
     if first is None:
-        is_right = not plant.expected
+        is_right = plant.expected is None
+    elif plant.expected is None:
+        is_right = False
     else:
-        named = any(cause.startswith(plant.expected) for cause in causes) and plant.kernel in first.launch.kernel
-        is_right = bool(plant.expected) and named and len(found.launches) == 1
+        named = any(cause.startswith(plant.expected) for cause in causes) if plant.expected else not causes
+        is_right = named and plant.kernel in first.launch.kernel and len(found.launches) == 1
     where = "every call repeats" if first is None else f"{first.launch.kernel}, {len(first.calls)} calls"
     return {"where": where, "causes": causes, "changed_state": found.changed_state, "right": is_right}
 
@@ -164,10 +194,12 @@ def row(plant: Plant, calls: int) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", default=list(PLANTS))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--calls", type=int, default=100)
     cases.add_options(parser, limit=600)
     given = parser.parse_args()
-    rows = cases.run(given.names, given, lambda name: row(PLANTS[name], given.calls))
+    plants = PLANTS if given.device == "cpu" else CUDA_PLANTS
+    rows = cases.run(given.names, given, lambda name: row(plants[name], calls=given.calls, device=given.device))
     cells = [
         (
             str(one["case"]),

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -219,7 +218,7 @@ def triage_one(name: str, device: str, threads: int) -> dict[str, Any]:
     if ran.returncode in (0, 1, 8) and ran.stdout.strip():
         finding = json.loads(ran.stdout)
         state = sorted({*model.program.run_decompositions({}).graph_signature.buffers_to_mutate.values()})
-        told = {name: finding[name] for name in ("kind", "what", "evidence")}
+        told = {name: finding[name] for name in ("kind", "what", "evidence", "input", "input_kind")}
         return {"code": ran.returncode, **told, "state": state}
     return {"code": ran.returncode, "kind": "not triaged", "what": ran.stderr[-400:]}
 
@@ -233,8 +232,7 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
         if "failure" in row:
             row |= {"kind": "not triaged", "what": row["failure"], "state": []}
         kind = row["kind"] if row["kind"] in (CLEAN, NOT_COMPARED, "not triaged") else "found"
-        named = re.search(r"are passed bytes \d+ to \d+ of ([^ ,]+)", row["what"])
-        if row["kind"] == "race" and named is not None and named[1] in row["state"]:
+        if row["kind"] == "race" and row["input_kind"] == "buffer" and row["input"] in row["state"]:
             kind = OF_STATE
         counts[kind] += 1
         if kind not in (CLEAN, NOT_COMPARED, OF_STATE):

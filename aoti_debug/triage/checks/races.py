@@ -22,6 +22,7 @@ from aoti_debug.compare.bisect.threads_text import (
 from aoti_debug.compare.diff.thread_races import RaceSide, ThreadRace
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.stream_order import Race, Racer
+from aoti_debug.runs.diagnosis.dataflow import input_kind, input_or_weight_name
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, Place, place_of
 from aoti_debug.runs.diagnosis.suggested_commands import package
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
@@ -195,7 +196,8 @@ def _look_at_threads(investigation: Investigation) -> Suspicion | None:
 def finding_of_calls(found: ThreadedCalls) -> Finding:
     """The finding of calls from threads; of kind CLEAN if they are equal, INCOMPLETE if they were not compared."""
     again = f"aoti-debug run {package(found.result.run)} {_options(found)}"
-    races = tuple(_race(race, again) for race in found.races if not race.doubt)
+    manifest = found.result.run.manifest
+    races = tuple(_race(race, again, manifest) for race in found.races if not race.doubt)
     left_out = filter(None, (unsearched_launches(found.result.run),))
     notes = (*(doubtful_race(race) for race in found.races if race.doubt), *left_out)
     if found.result.verdict is not None:
@@ -240,10 +242,10 @@ def joined(static: Finding, of_calls: Finding) -> Finding:
     return Finding(kind, f"{static.what}; {of_calls.what}", warnings=warnings)
 
 
-def _race(race: ThreadRace, again: str) -> Finding:
-    """The finding of a race of two threads."""
+def _race(race: ThreadRace, again: str, manifest: Manifest) -> Finding:
+    """The finding of a race of two threads; its places name the weight, the state or the input of the model."""
     sides = (race.first, race.second)
-    places = tuple(place_of(side.launch, side.argument) for side in sides)
+    places = tuple(_place(side, manifest) for side in sides)
     return Finding(
         RACE,
         race_text(race),
@@ -253,6 +255,12 @@ def _race(race: ThreadRace, again: str) -> Finding:
         chain=places,
         next=(again,),
     )
+
+
+def _place(side: RaceSide, manifest: Manifest) -> Place:
+    arguments = (argument for argument in side.launch.args if argument.name == side.argument)
+    name = next((name for one in arguments if (name := input_or_weight_name(manifest, one))), "")
+    return replace(place_of(side.launch, side.argument, input_=name), input_kind=input_kind(manifest, name))
 
 
 def _consequence(first: RaceSide, second: RaceSide) -> str:

@@ -265,5 +265,5 @@ class TestState:
         finding = triage_races(TriageOptions(model=counter, out=tmp_path, threads=3)).record.finding
         assert finding.kind == RACE
         assert finding.where is not None
-        assert finding.where.argument == "count"
+        assert (finding.where.argument, finding.where.input, finding.where.input_kind) == ("count", "count", "buffer")
         assert finding.next[0].endswith(" --threads 3")

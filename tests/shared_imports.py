@@ -70,9 +70,8 @@ def main() -> None:
     environment = dict(os.environ)
     server.import_modules(modules.split(","))
     _note_files_of_modules()
-    changes = server.changes(environment)
     channel = _forked_for_a_connection(socket.socket(fileno=int(number)))
-    command = None if channel is None else server.Server(channel, changes).serve()
+    command = None if channel is None else server.Server(channel, environment).serve()
     if command is None:
         quick_exit.leave()
     server.execute(command)

@@ -24,6 +24,7 @@ import contextlib
 import errno
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,19 +54,24 @@ class Command:
         shards: of all calls that can fail in one way.
         weight: how long one of them takes, by the others.
         seconds: that the command may take.
+        template: the folder that it begins in.
+        called: its name, where another one begins with the same word.
     """
 
     arguments: Sequence[str]
     shards: int = 8
     weight: int = 1
     seconds: int = commands.SECONDS
+    template: str = "with_run"
+    called: str = ""
 
     @property
     def name(self) -> str:
-        return self.arguments[0]
+        return self.called or self.arguments[0]
 
 
 LONG = 180  # seconds that a command may take that compiles
+EMPTY = "with_program"  # a folder without a run, and with an empty cache
 COMMANDS = (
     Command(("show",)),
     Command(("list",)),
@@ -74,6 +80,7 @@ COMMANDS = (
     Command(("bundle",)),
     Command(("clean", "--all")),
     Command(("build", "model.pt2", "-o", "again.pt2"), 64, 3, LONG),
+    Command(("build", "model.pt2", "-o", "first.pt2"), 128, 4, LONG, EMPTY, "first build"),
     Command(("triage", "model.pt2"), 128, 3, LONG),
 )
 FAULTS: Mapping[str, Fault] = {
@@ -110,16 +117,20 @@ class Model(torch.nn.Module):
         return torch.tanh(self.linear(x)).softmax(-1)
 
 
-def make_template(folder: Path) -> None:
-    """Builds and runs the model in a folder, unless it has done so."""
+def make_templates(beside: Path) -> None:
+    """Exports the model, and in another folder builds and runs it, unless it has done so."""
+    folder, empty = beside / COMMANDS[0].template, beside / EMPTY
     for name in (WORK, CACHE, TEMPORARY):
         (folder / name).mkdir(parents=True, exist_ok=True)
+        (empty / name).mkdir(parents=True, exist_ok=True)
     work = folder / WORK
     if (work / "aoti-debug/runs").exists():
         return
     program = torch.export.export(Model().eval(), (torch.linspace(-1, 1, 64).reshape(8, 8),))
     torch.export.save(program, work / "model.pt2")
+    shutil.copy(work / "model.pt2", empty / WORK)
     environment = {**checkout.environment(), **commands.places(folder)}  # what it compiles stays in the folder's cache
+    environment |= commands.remembering_compiler(folder, folder.parent)
     for arguments in (["build", "model.pt2"], ["run", "model.instrumented.pt2", "--level", "1"]):
         subprocess.run([sys.executable, "-m", "aoti_debug", *arguments], cwd=work, env=environment, check=True)
 
@@ -155,8 +166,8 @@ class Queue:
 class Bench:
     """Has workers try shards until there are none left, or no time."""
 
-    def __init__(self, lines: ShardsFile, library: Path, template: Path, deadline: float) -> None:
-        self._lines, self._library, self._template, self._deadline = lines, library, template, deadline
+    def __init__(self, lines: ShardsFile, library: Path, folder: Path, deadline: float) -> None:
+        self._lines, self._library, self._folder, self._deadline = lines, library, folder, deadline
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
         self._ended = threading.Event()
@@ -182,7 +193,8 @@ class Bench:
 
     def _work(self, queue: Queue) -> None:
         while not self._ended.is_set() and (command := queue.command()) is not None:
-            worker = Worker(self._library, self._template, command.arguments, command.seconds)
+            template = self._folder / command.template
+            worker = Worker(self._library, template, command.arguments, command.seconds)
             with self._lock:
                 self._workers.add(worker)
             try:
@@ -223,6 +235,16 @@ def _shards(arguments: argparse.Namespace) -> Iterator[Shard]:
                 yield from (Shard(command, fault, first) for first in range(command.shards))
 
 
+@contextlib.contextmanager
+def _folder(named: Path | None) -> Iterator[Path]:
+    if named is not None:
+        named.mkdir(parents=True, exist_ok=True)
+        yield named.resolve()
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, metavar="FILE", help="gets a line for each shard; continued if there")
@@ -231,20 +253,19 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", metavar="COMMAND", help="commands of these names")
     parser.add_argument("--faults", nargs="*", metavar="FAULT", help="only these: ENOSPC, SIGTERM, …")
     parser.add_argument("--shards", type=int, metavar="N", help="only so many of those that are left")
-    parser.add_argument("--folder", type=Path, help="where the model, its run and the copies of them lie")
+    parser.add_argument("--folder", type=Path, help="keeps the model, its run and what was compiled: of the same tree")
     parser.add_argument("--table", action="store_true", help="only print the table of FILE")
     arguments = parser.parse_args()
     began = time.time()
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
-        results = arguments.results or Path(temporary) / "results.jsonl"
+    with _folder(arguments.folder) as folder:
+        results = arguments.results or folder / "results.jsonl"
         lines = ShardsFile(results, measures=not arguments.table)
         if not arguments.table:
-            template = Path(temporary) / "template"
-            make_template(template)
-            library = commands.compile_library(Path(temporary))
+            make_templates(folder)
+            library = commands.compile_library(folder)
             shards = {shard.name: shard for shard in _shards(arguments)}
             left = [shards[name] for name in lines.left(shards)[: arguments.shards]]
-            bench = Bench(lines, library, template, began + 60 * arguments.minutes)
+            bench = Bench(lines, library, folder, began + 60 * arguments.minutes)
             bench.run(Queue(left), arguments.jobs)
         return _report(lines.lines)
 

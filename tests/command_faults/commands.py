@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.runs.run.protocol import PRELOADED
 
 HERE = Path(__file__).parent
+COMPILER = HERE / "remembering_compiler.sh"
 EVERY = 2**40  # so many calls fail: all that follow
 NONE = 2**40  # the number of a call that is never made
 SECONDS = 60  # that a command may take; it says where it is some seconds before
@@ -41,12 +43,13 @@ _STAMP = re.compile(r"\d{8}-\d{6}-\d+|\b[0-9a-f]{64}\b|\b[0-9a-f]{32}\b|\d{3,}")
 _KEPT = f"{CACHE}/aoti_debug/logs/"  # which an error names
 TRIAGE = "triage"  # its runs stay where it fails; it has ended if these files are there
 _OF_TRIAGES = ("triage.json", "index.html")
-COMPILING = ("build", TRIAGE)  # commands whose processes are forked from one that has imported torch
-LOWERED = ("tests.lowered_once",)  # and has lowered a model: what torch makes once is there
+COMPILING = ("build", TRIAGE)  # commands whose processes are forked from one that has lowered a model
+LOWERED = ("torch._inductor.compile_fx", "tests.lowered_once")  # what torch makes once is there
 IMPORTED = (*PRELOADED, "aoti_debug.instrument.frontend.worker.lower")
 _LIST = "modules.json"
 # What could not be removed is there; `rmtree` opens folders by their names within others.
 _REMOVAL = re.compile(r"(in a worker: )?(unlink|rmdir|openat(64)? [^/]+\Z)")
+_OTHER_CACHE = f"{TEMPORARY}/aoti_debug-"  # where the cache is as long as its own place cannot be made
 _WARNING = 5  # seconds
 _LARGE = 1 << 16  # bytes
 _RUN_AGAIN = 4  # after so many points a command that compiles is run again without a fault
@@ -121,11 +124,13 @@ class Worker:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
         environment |= {"LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._folder = tempfile.TemporaryDirectory(dir=template.parent)
+        folder = Path(self._folder.name, "at")
+        environment |= remembering_compiler(folder, template.parent)
         state = Path(self._folder.name) / "state"
         state.write_bytes(bytes(_STATE_BYTES))
         environment["COMMAND_FAULTS"] = str(state)
         request = {"library": str(library), "template": str(template), "arguments": list(arguments), "seconds": seconds}
-        command = [sys.executable, "-m", __name__, json.dumps({**request, "folder": f"{self._folder.name}/at"})]
+        command = [sys.executable, "-m", __name__, json.dumps({**request, "folder": str(folder)})]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             command, env=environment, stdin=pipe, stdout=pipe, text=True, start_new_session=True
@@ -190,6 +195,7 @@ class _Command:
         self._notes = folder.with_name("notes")
         self._notes.mkdir()
         self.before = tree(template)
+        self._has_cache = any((template / CACHE).iterdir())
         self._import()
         self.fresh()
         self.base = self.run(Fault(0), NONE)
@@ -250,6 +256,7 @@ class _Command:
             except SystemExit as exit_:
                 code = exit_.code
             with contextlib.suppress(SystemExit):
+                threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
                 atexit._run_exitfuncs()
             calls, failed = self._library.calls_made(), self._library.call_failed().decode(errors="replace")
             self._library.fail_calls(b"", 0, 0, 0)
@@ -284,7 +291,9 @@ class _Command:
         return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
 
     def _may_stay(self, path: str) -> bool:
-        """True for a log that an error names, and for what a run leaves that a triage has made before it failed."""
+        """True for a log that an error names, another cache, and what a run leaves that a triage has made."""
+        if path.startswith(_OTHER_CACHE):
+            return not self._has_cache
         is_of_run = self._arguments[0] == TRIAGE and "/runs/" in path and not path.endswith(".part")
         return is_of_run or path.startswith(_KEPT)
 
@@ -322,6 +331,14 @@ def places(folder: Path) -> dict[str, str]:
     """The variables that have a command keep everything in a folder."""
     cache = str(folder / CACHE)
     return {"XDG_CACHE_HOME": cache, "HOME": cache, "TMPDIR": str(folder / TEMPORARY)}
+
+
+def remembering_compiler(folder: Path, beside: Path) -> dict[str, str]:
+    """The variables that have a command in a folder compile a text once: the same for all folders beside each other."""
+    compiled = beside / "compiled"
+    compiled.mkdir(exist_ok=True)
+    compiler = shutil.which(os.environ.get("CXX", "g++")) or "g++"
+    return {"CXX": str(COMPILER), "COMPILER": compiler, "COMPILED": str(compiled), "COMPILED_FOR": str(folder)}
 
 
 def tree(folder: Path) -> Tree:

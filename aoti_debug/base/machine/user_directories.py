@@ -46,13 +46,9 @@ def make_private(path: str | os.PathLike[str]) -> bool:
         False if it cannot be made or written, or is not private: a link, a file, the directory of another user, or one
         that group or others may write to.
     """
-    try:
+    with contextlib.suppress(OSError):  # it may be there all the same
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    except OSError:
-        return False
     if not is_private(path):
         return False
     try:

@@ -234,16 +234,22 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         if options.random_inputs is not None:
             with stages.step("inputs"):
                 inputs = make_random_inputs(lowered, manifest_json, options.random_inputs, tools.torch, options.timeout)
-        with stages.step("package"):
-            write_package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
-            written = archive.inspect(checked.output)
-            compare_kernels.verify_originals(written, original_hashes, lowered.model)
-            trust.remember(written)
         if options.plain is not None:
             _build_plain(options.plain, tools, lowered, work, kernels.result())
         if options.keep_sources is not None:
             instrumented = {"wrapper.cpp": wrapper, "sites.cpp": tables, "manifest.json": manifest_json}
             _keep_sources(options.keep_sources, lowered, instrumented)
+        with stages.step("package"):
+            read: list[trust.Content] = []
+
+            def check_written(file: Path) -> None:
+                written = archive.inspect(file)
+                compare_kernels.verify_originals(written, original_hashes, lowered.model)
+                read.append(trust.content_of(written))
+
+            output = checked.output
+            write_package.write_instrumented(output, lowered, library, manifest_json, inputs.file, check_written)
+            trust.remember_as(output, *read)
         signature = lowered.signature
     return BuildSummary(
         package=checked.output,

@@ -227,13 +227,12 @@ def verify_originals(package: Artifact, originals: Mapping[str, str], model: str
     """Compares the kernels of the package that was written with the original ones.
 
     Raises:
-        InternalError: they differ; the package has been deleted.
+        InternalError: they differ.
     """
     if not originals:
         return
     comparison = kernel_hashes.compare(originals, kernel_hashes.hash_package(package, model))
     if comparison.different:
-        package.path.unlink()
         raise InternalError(
             f"{package.path}: {comparison}; not {', '.join(comparison.different)}", hint="report this as a bug"
         )

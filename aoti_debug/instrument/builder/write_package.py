@@ -7,7 +7,7 @@ import mmap
 import shutil
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -49,18 +49,26 @@ class LibraryWithWeights:
 
 Content: TypeAlias = "Path | bytes | LibraryWithWeights"
 Member: TypeAlias = tuple[str, Content]
+Check: TypeAlias = Callable[[Path], None]
+_OTHER_NAME = "name another file with -o"
 
 
 def write_instrumented(
-    output: Path, lowered: LoweredModel, library: Path, manifest_json: str, inputs: Path | None
+    output: Path,
+    lowered: LoweredModel,
+    library: Path,
+    manifest_json: str,
+    inputs: Path | None,
+    check: Check | None = None,
 ) -> None:
-    """Writes the instrumented package; it appears under its name only when it is complete.
+    """Writes the instrumented package; it appears under its name only when it is complete, and passes a check.
 
     Args:
         inputs: a file of inputs to embed; None for none.
+        check: called with the complete file, under another name; no package appears if it raises an exception.
 
     Raises:
-        UsageError: the file cannot be written.
+        UsageError: the file cannot be written, or what was written cannot be read back.
     """
     extra: list[Member] = [
         (manifest.MEMBER, manifest_json.encode()),
@@ -72,7 +80,7 @@ def write_instrumented(
         extra.append((archive.INPUTS_MEMBER, inputs))
     if lowered.weights is not None:
         extra.append((weights_file.MEMBER, lowered.weights))
-    _write(output, lowered, library, extra)
+    _write(output, lowered, library, extra, check)
 
 
 def write_plain(output: Path, lowered: LoweredModel, library: Path) -> None:
@@ -98,7 +106,7 @@ def check_writable(output: Path) -> None:
         pass
 
 
-def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[Member]) -> None:
+def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[Member], check: Check | None = None) -> None:
     folder = f"{archive.AOTINDUCTOR}{lowered.model}/"
     members: list[Member] = [
         *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
@@ -124,9 +132,13 @@ def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[Membe
         except DAMAGED as error:
             raise ArtifactError(f"{original.path} is damaged: {error}", hint="copy or compile it again") from error
         except OSError as error:
-            raise UsageError(
-                f"{output} cannot be written: {error.strerror}", hint="name another file with -o"
-            ) from error
+            raise UsageError(f"{output} cannot be written: {error.strerror}", hint=_OTHER_NAME) from error
+        if check is not None:
+            try:
+                check(temporary)
+            except ArtifactError as error:
+                reason = str(error).replace(str(temporary), "what was written")
+                raise UsageError(f"{output} cannot be written: {reason}", hint=_OTHER_NAME) from error
         temporary.replace(output)
 
 

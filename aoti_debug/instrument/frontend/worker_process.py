@@ -24,7 +24,7 @@ from aoti_debug.base.errors import TargetError, ToolchainError
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.machine.exhaustion import advice, raised_refusal, system_text
-from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
@@ -63,19 +63,24 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
                 )
                 what = f"no end within {timeout:g} s"
                 raise _explained(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
-    answer = messages.read_answer(folder)
-    if answer is None:
-        refused = raised_refusal(_text(log)) if status > 0 else None
-        if refused is not None:
-            text = f"the process that lowered the model failed: {system_text(refused)}{_keep_log(log, 0)}"
-            raise TargetError(text, hint=advice(refused))
-        ended = child_process.describe_exit(status)
-        error = ToolchainError(
-            f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",
-            hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
-        )
-        raise _explained(error, folder, Ending.DEATH, ended, _stack(folder))
+        answer = messages.read_answer(folder)
+        if answer is None:
+            raise _death(status, folder, log)
     return answered(answer, folder, lambda lines: _keep_log(log, lines), lambda: _text(log))
+
+
+def _death(status: int, folder: Path, log: Path) -> TargetError | ToolchainError:
+    """The error of a worker that has left no answer."""
+    refused = raised_refusal(_text(log)) if status > 0 else None
+    if refused is not None:
+        text = f"the process that lowered the model failed: {system_text(refused)}{_keep_log(log, 0)}"
+        return TargetError(text, hint=advice(refused))
+    ended = child_process.describe_exit(status)
+    error = ToolchainError(
+        f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",
+        hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
+    )
+    return _explained(error, folder, Ending.DEATH, ended, _stack(folder))
 
 
 def inherited(torch: Torch) -> dict[str, str]:
@@ -177,7 +182,10 @@ def _text(file: Path) -> str:
 
 @contextlib.contextmanager
 def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
-    """Yields the environment variables of a lowering whose cache is a new directory in `folder`."""
+    """Yields the environment variables of a lowering whose cache is a new directory in `folder`.
+
+    Its new results are kept, unless it ends by an exception: a compiler that was killed may have left half a file.
+    """
     triton = cache.directory() / "triton"
     own = folder / "inductor"
     for path in (shared(torch), triton, own):
@@ -185,14 +193,12 @@ def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
     autotuned = copy_autotuned(users_cache(), own)
     (folder / messages.AUTOTUNED).write_text(json_data.to_text(autotuned))
     link_new(shared(torch), own)
-    try:
-        yield {
-            "TORCHINDUCTOR_CACHE_DIR": str(own),
-            "TRITON_CACHE_DIR": str(triton),
-            "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER": "0",
-        }
-    finally:
-        link_new(own, shared(torch))
+    yield {
+        "TORCHINDUCTOR_CACHE_DIR": str(own),
+        "TRITON_CACHE_DIR": str(triton),
+        "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER": "0",
+    }
+    link_new(own, shared(torch))
 
 
 @contextlib.contextmanager
@@ -248,14 +254,7 @@ def link_new(source: Path, target: Path) -> None:
         if len(folder.name) != 2 or not folder.is_dir():
             continue
         for path in folder.rglob("*"):
-            if path.is_file() and path.suffix not in (".lock", ".tmp", ".py"):
-                linked = target / path.relative_to(source)
+            linked = target / path.relative_to(source)
+            if path.is_file() and path.suffix not in (".lock", ".tmp", ".part", ".py") and not linked.exists():
                 linked.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    os.link(path, linked)
-                except FileExistsError:
-                    continue
-                except OSError:  # another file system, or one without hard links
-                    partial = linked.with_name(f"{linked.name}.{os.getpid()}.tmp")
-                    shutil.copyfile(path, partial)
-                    partial.replace(linked)
+                atomic_write.link_or_copy(path, linked)

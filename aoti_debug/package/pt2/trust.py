@@ -16,6 +16,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError, UsageError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache, user_directories
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import package_places
@@ -117,13 +118,42 @@ def require(package: Artifact, *, trusted: bool) -> None:
         raise UsageError(f"{package.path} {reason}; {_WOULD_RUN[package.kind]}", hint=TRUST_HINT)
 
 
+@dataclass(frozen=True)
+class Content:
+    """The content of an instrumented package.
+
+    Attributes:
+        sha256: of the names and contents of all members.
+    """
+
+    sha256: str
+    manifest: Manifest
+
+
+def content_of(package: Artifact) -> Content:
+    """Reads an instrumented package as a whole.
+
+    Raises:
+        ArtifactError: it is damaged.
+    """
+    return Content(_content_hash(package), package.manifest())
+
+
 def remember(package: Artifact) -> None:
     """Remembers that this user made an instrumented package here, so that it may be executed.
 
     Raises:
         ArtifactError: it is damaged.
     """
-    _remember(package, _content_hash(package))
+    remember_as(package.path, content_of(package))
+
+
+def remember_as(path: Path, content: Content) -> None:
+    """The same of a package with this content, without reading it again."""
+    keep_hash("package", content.sha256)
+    keep_hash("package file", *_identity(path))
+    remember_run(content.manifest)
+    package_places.remember(content.manifest.sha256, path)
 
 
 def remember_run(manifest: Manifest, imports: Sequence[str] = (), libraries: Sequence[str] = ()) -> None:
@@ -164,15 +194,7 @@ def _require_built_here(package: Artifact, *, trusted: bool) -> None:
             f"{would_load(package.manifest())}",
             hint=TRUST_HINT,
         )
-    _remember(package, content)
-
-
-def _remember(package: Artifact, content: str) -> None:
-    keep_hash("package", content)
-    keep_hash("package file", *_identity(package.path))
-    manifest = package.manifest()
-    remember_run(manifest)
-    package_places.remember(manifest.sha256, package.path)
+    remember_as(package.path, Content(content, package.manifest()))
 
 
 _WOULD_RUN = {

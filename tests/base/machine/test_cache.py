@@ -159,6 +159,17 @@ def old_entry(root: Path, name: str, size: int, age: float) -> Path:
     return path
 
 
+def test_a_cache_that_is_there_is_used_though_the_system_makes_no_directory(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    assert cache.directory() == own_cache
+    monkeypatch.setattr(os, "mkdir", refuse)
+    assert cache.directory() == own_cache
+
+
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     old, newer, newest = (
         old_entry(tmp_path, f"{kind}/{age}", 1 << 20, age) for kind, age in (("a", 9000), ("b", 6000), ("a", 3000))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.frontend import sources
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel
@@ -111,6 +111,21 @@ def test_a_failed_write_leaves_the_old_package(tmp_path: Path, lowered: LoweredM
         write_package.write_instrumented(output, lowered, library, "{}", lowered.inputs.file)
     assert list(folder.iterdir()) == [output]
     assert output.read_bytes() == b"old"
+
+
+def test_a_package_that_fails_its_check_does_not_appear(tmp_path: Path, lowered: LoweredModel, library: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+
+    def refuse(file: Path) -> None:
+        assert content(file) == PLAIN | OURS
+        raise ArtifactError(f"{file} cannot be read: Input/output error", hint="dmesg may say more")
+
+    with pytest.raises(UsageError, match=r"m\.pt2 cannot be written: what was written cannot be read: Input/output"):
+        write_package.write_instrumented(
+            folder / "m.pt2", lowered, library, '{"format": 1}', lowered.inputs.file, refuse
+        )
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(

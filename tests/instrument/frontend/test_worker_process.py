@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,38 @@ def test_results_are_handed_on_to_the_next_lowering(
         found = Path(second["TORCHINDUCTOR_CACHE_DIR"])
         assert [path.relative_to(found).as_posix() for path in found.rglob("*") if path.is_file()] == ["ab/isa.so"]
         assert (found / "ab/isa.so").read_text() == "ab/isa.so"
+
+
+def test_a_lowering_that_was_ended_hands_nothing_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def interrupted() -> None:
+        with worker_process.environment(tmp_path / "lowering", TORCH) as variables:
+            half = Path(variables["TORCHINDUCTOR_CACHE_DIR"], "ab/isa.so")
+            half.parent.mkdir()
+            half.write_text("half of a li")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(worker_process.shared(TORCH).iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_half_file_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_source: object, _target: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    def full(_source: object, target: Path) -> None:
+        target.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "own/ab").mkdir(parents=True)
+    (tmp_path / "own/ab/isa.so").write_text("a library")
+    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left"):
+        worker_process.link_new(tmp_path / "own", tmp_path / "shared")
+    assert list((tmp_path / "shared/ab").iterdir()) == []
 
 
 def test_configurations_of_the_user_come_before_those_of_earlier_builds(

@@ -50,7 +50,7 @@ def main() -> None:
     if refusal:
         channel.sendall(refusal.encode())
         os._exit(0)  # at once: a thread of the module may never end
-    command = Server(channel, changes(environment)).serve()
+    command = Server(channel, environment).serve()
     if command is not None:
         output.repeat()
         execute(command)
@@ -120,10 +120,19 @@ def _skip_exit_handlers() -> None:
                 libc.__cxa_atexit(streams._ZNSo5flushEv, ctypes.byref(stream), None)
 
 
-def changes(before: Mapping[str, str]) -> Mapping[str, str | None]:
-    """The environment variables that the modules have set, and as None those that they have removed."""
-    names = {*before, *os.environ}
-    return {name: os.environ.get(name) for name in names if before.get(name) != os.environ.get(name)}
+def changed(asked: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a child: those asked for, with what the imported modules have set or removed.
+
+    A variable that is asked for with another value than the modules found has that value: Inductor's first call sets
+    its own cache where none is set, and a child that is given another would use it.
+
+    Args:
+        before, after: the variables of the server before and after the import of the modules.
+    """
+    own = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    taken = {name for name in own if asked.get(name) == before.get(name)}
+    kept = {name: value for name, value in asked.items() if name not in taken}
+    return {**kept, **{name: after[name] for name in taken if name in after}}
 
 
 def _threads() -> int:
@@ -193,14 +202,14 @@ def _end(code: int) -> NoReturn:
 class Server:
     """Forks on request and reports how each child ended."""
 
-    def __init__(self, channel: socket.socket, changes: Mapping[str, str | None]) -> None:
+    def __init__(self, channel: socket.socket, environment: Mapping[str, str]) -> None:
         """Begins to watch for the ends of children.
 
         Args:
-            changes: environment variables that the imported modules have set, or removed (None).
+            environment: the variables before the modules were imported.
         """
         self._channel = channel
-        self._changes = changes
+        self._environment = environment
         self._process = os.getpid()
         self._statuses: dict[int, int] = {}  # descriptors for the status, by process
         self._wake, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -275,13 +284,9 @@ class Server:
         inheritable = True
         for descriptor in inherited:
             os.set_inheritable(descriptor, inheritable)
+        variables = changed(request.environment, self._environment, os.environ)
         os.environ.clear()
-        os.environ.update(request.environment)
-        for name, value in self._changes.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        os.environ.update(variables)
         tempfile.tempdir = None  # TMPDIR may be another one
         os.chdir(request.directory)
         inherited_number = inherited[0] if request.inherits else None

@@ -107,7 +107,8 @@ def compiled_meanwhile(toolchain: Toolchain) -> Iterator[None]:
     if toolchain.torch.has_cuda:
         yield
         return
-    with ThreadPoolExecutor(1) as pool:
+    # An interrupt may come while the pool is waited for, too.
+    with toolchain.children.killed_on_error(), ThreadPoolExecutor(1) as pool:
         pool.submit(compile_runtime, toolchain, "cpu", THIS_MACHINE)
         with toolchain.children.killed_on_error():
             yield

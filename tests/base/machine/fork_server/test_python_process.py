@@ -229,6 +229,19 @@ def test_variables_that_a_users_module_sets_stay(module: Path, monkeypatch: pyte
         assert server.failure == ""
 
 
+def test_a_variable_that_a_process_is_given_is_not_what_a_users_module_has_set(
+    module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    monkeypatch.delenv(name, raising=False)
+    Path("compiling.py").write_text(f"import os\nos.environ.setdefault('{name}', 'by the module')\n")
+    command = write(f"import compiling; print(os.environ['{name}'])")
+    for server in (contextlib.nullcontext(), python_process.forking_from(["json"], ["compiling"])):
+        with server:
+            assert finish(command).stdout == "by the module\n"
+            assert finish(command, variables={name: "given"}).stdout == "given\n"
+
+
 def test_what_a_users_module_prints_is_printed_by_every_process(module: Path) -> None:
     Path("talking.py").write_text("import sys\nprint('hello')\nprint('there', file=sys.stderr)\n")
     command = write("import talking; print('main')")

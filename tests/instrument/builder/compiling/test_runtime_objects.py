@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,20 @@ def test_the_runtime_of_this_machine_is_compiled_meanwhile(tools: Toolchain, mon
     runtime_objects.compile_runtime(tools, "cpu", replace(FLAGS, cflags=("march=haswell",)))
     assert len(compiled) == 2 * early
     assert "-march=haswell" in compiled[-1]
+
+
+def test_an_interrupt_while_the_runtime_is_waited_for_ends_its_compilers(
+    tools: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(ThreadPoolExecutor):
+        def __exit__(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runtime_objects, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(runtime_objects, "compile_runtime", lambda *_: [])
+    with pytest.raises(KeyboardInterrupt), runtime_objects.compiled_meanwhile(tools):
+        pass
+    assert tools.children.killed
 
 
 def test_the_runtime_for_cuda_is_compiled_beside_its_unpacked_kernels(

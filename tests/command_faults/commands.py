@@ -49,6 +49,7 @@ IMPORTED = (*PRELOADED, "aoti_debug.instrument.frontend.worker.lower")
 _LIST = "modules.json"
 # What could not be removed is there; `rmtree` opens folders by their names within others.
 _REMOVAL = re.compile(r"(in a worker: )?(unlink|rmdir|openat(64)? [^/]+\Z)")
+_SCRATCH = f"{CACHE}/aoti_debug/scratch/"
 _OTHER_CACHE = f"{TEMPORARY}/aoti_debug-"  # where the cache is as long as its own place cannot be made
 _WARNING = 5  # seconds
 _LARGE = 1 << 16  # bytes
@@ -288,6 +289,8 @@ class _Command:
             problems.append(f"run again: exit code {again.code}: {again.said.strip()[:300]}")
         elif missing := sorted(self._wanted - tree(self.folder)):
             problems.append(f"run again: {missing} is missing")
+        elif left := sorted(path for path in tree(self.folder) if path.startswith(_SCRATCH)):
+            problems.append(f"run again: is still left: {left}")
         return Point(shlex.join(self._arguments), number, ended.call, ended.code, ended.said, problems)
 
     def _may_stay(self, path: str) -> bool:

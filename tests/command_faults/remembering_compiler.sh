@@ -10,7 +10,7 @@ for word in "$@"; do
   previous=$word
 done
 [ -n "$output" ] && [ "$output" != - ] || exec "$COMPILER" "$@"
-alike() { sed -E "s|$COMPILED_FOR||g; s|scratch/[0-9]+-[a-z0-9_]+|scratch|g; s|/tmp[a-z0-9_]{8}/|/tmp/|g"; }
+alike() { sed -E "s|$COMPILED_FOR||g; s|scratch/[0-9]+-[a-z0-9_-]+|scratch|g; s|/tmp[a-z0-9_]{8}/|/tmp/|g"; }
 key=$({
   printf '%s\n' "$@" | alike
   for word in "$@"; do

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -41,7 +42,7 @@ def make() -> str:
 Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored
 
 UNUSED_AFTER = 14 * 86400.0  # seconds; older entries are deleted when a new one is made
-ABANDONED_AFTER = 86400.0  # seconds; older scratch directories belong to builds that were killed
+ABANDONED_AFTER = 86400.0  # seconds; older scratch directories belong to builds that were killed elsewhere
 KEPT_ENTRIES = 12  # of one kind; a precompiled header takes 150 MB
 KEPT_LOGS = 20
 LIMIT = 2 << 30  # bytes
@@ -143,12 +144,49 @@ def scratch() -> Iterator[Path]:
     """Yields a new directory on the file system of the entries; it is always deleted at the end."""
     folder = directory() / "scratch"
     folder.mkdir(parents=True, exist_ok=True)
-    _delete_old(folder, ABANDONED_AFTER, 1 << 20)
-    path = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=folder))
+    _delete_abandoned(folder)
+    path = Path(tempfile.mkdtemp(prefix=_scratch_prefix(), dir=folder))
     try:
         yield path
     finally:
         _remove(path)
+
+
+def _scratch_prefix() -> str:
+    """The beginning of the names of this process's scratch directories: its id, and where that is one."""
+    return f"{os.getpid()}-{_process_ids()}-"
+
+
+@functools.cache
+def _process_ids() -> str:
+    """Eight digits that tell processes of this machine, since it was started, from those of others and of containers.
+
+    Several of them may share a cache; a process of another one is not seen.
+    """
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return key(started, str(os.stat("/proc/self/ns/pid").st_ino))[:8]
+    except OSError:
+        return os.urandom(4).hex()
+
+
+def _delete_abandoned(folder: Path) -> None:
+    """Deletes scratch directories of processes that were killed: at once if that can be seen here, else after a day."""
+    for path in folder.iterdir():
+        process, _, rest = path.name.partition("-")
+        if rest.startswith(f"{_process_ids()}-") and not _runs(process):
+            shutil.rmtree(path, ignore_errors=True)
+    _delete_old(folder, ABANDONED_AFTER, 1 << 20)
+
+
+def _runs(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError):  # it is another user's, or no number
+        return True
+    return True
 
 
 def _remove(folder: Path) -> None:
@@ -201,7 +239,7 @@ def _delete(path: Path, used: float) -> bool:
     folder = path.parents[1] / "scratch"
     try:
         folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=folder, ignore_cleanup_errors=True) as work:
+        with tempfile.TemporaryDirectory(prefix=_scratch_prefix(), dir=folder, ignore_cleanup_errors=True) as work:
             if path.lstat().st_mtime > used:
                 return False
             path.rename(Path(work) / path.name)

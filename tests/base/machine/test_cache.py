@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -217,6 +218,19 @@ def test_entries_that_follow_each_other_make_room_once_a_minute(
     os.utime(cache.directory() / "shrunk", (time.time() - cache.SHRUNK_EVERY - 1,) * 2)
     cache.entry("kind", "third", lambda path: (path / "file").touch())
     assert not old.exists()
+
+
+def test_the_scratch_folder_of_a_process_that_was_killed_goes_with_the_next(own_cache: Path) -> None:
+    with cache.scratch() as ours:
+        _, here, _ = ours.name.split("-", 2)
+        with subprocess.Popen(["true"]) as ended:
+            pass
+        names = (f"{ended.pid}-{here}-killed", f"{ended.pid}-elsewhr-killed", f"{os.getpid()}-{here}-runs", "1-foreign")
+        for name in names:
+            (own_cache / "scratch" / name).mkdir()
+        with cache.scratch() as another:
+            left = {path.name for path in (own_cache / "scratch").iterdir()}
+            assert left == {ours.name, another.name, *names[1:]}
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])

@@ -12,15 +12,19 @@ from datetime import datetime
 from pathlib import Path
 
 from aoti_debug.app.execute import bare_libraries, kept_inputs, recorded_packages, script_environment
-from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
-from aoti_debug.app.execute.replacements import COMPILED, error_file
+from aoti_debug.app.execute.failed_call import (
+    CalledPackage,
+    FailedCall,
+    called_packages,
+    failed_call,
+    keep_refused_call,
+)
+from aoti_debug.app.execute.replacements import COMPILED, error_file, kept_error
 from aoti_debug.base.abi import Level, Variable
 from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import json_data, stamped_directories
-from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.version import __version__
@@ -114,9 +118,11 @@ def execute(
     run_json.write(info, path)
     limits = Limits(options.timeout, options.stall, options.stall if chooses_call else None)
     report = process.watch(_LatestLinker(observer, path), limits, stopwatch)
-    report.error = _kept_error(error_file(path, info.pid))
+    report.error = kept_error(error_file(path, info.pid))
     stopwatch.next("read")
     shutil.rmtree(weights, ignore_errors=True)
+    if chooses_call:
+        keep_refused_call(path, info)
     if not (path / run_directory.MANIFEST).exists():
         if ranks := _launches_of_ranks(path):
             return _executed_ranks(path, ranks, report, chooses_call=chooses_call)
@@ -215,16 +221,6 @@ def _exit(report: Report) -> Exit:
     return replace(runner.exit_of(report), unix_time=report.unix_time)
 
 
-def _kept_error(file: Path) -> ErrorData | None:
-    """The error of a model or a device that ended the script; the file is deleted."""
-    try:
-        error = json_data.parse(ErrorData, file.read_bytes())
-    except (OSError, DamagedJsonError):  # there was none, or the process was killed while it wrote
-        return None
-    file.unlink()
-    return error
-
-
 def _called_packages(path: Path, info: RunInfo, report: Report) -> tuple[CalledPackage, ...]:
     """Writes down how the runs of the processes ended; the first of them is that in the directory."""
     ended = [_finished(path, info, report)]
@@ -305,7 +301,7 @@ def _finished_child(folder: Path, info: RunInfo, path: Path, script: Report) -> 
         path: the run directory of the script.
         script: how that ended; if it was killed, a process that was in a call, and had not crashed, was killed with it.
     """
-    report = Report(Stopwatch("read"), stage=RunStage.CALL, error=_kept_error(error_file(path, info.pid)))
+    report = Report(Stopwatch("read"), stage=RunStage.CALL, error=kept_error(error_file(path, info.pid)))
     info = _with_settings(info, path)
     if report.error is not None:
         return runner.finish(folder, replace(info, exit=runner.exit_of(report)))

@@ -18,8 +18,9 @@ from aoti_debug.package.manifest import MEMBER, Manifest
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Proof
-from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import RunInfo
 
 NOTHING_SEEN = "nothing was seen in it"
 _FROZEN = "_frozen_param"  # begins the names that torch's constant folding gives
@@ -108,6 +109,30 @@ def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPa
             calls = kept_inputs.kept_calls(path, process, package.stem, next(orders[process, package]))
         found.append(CalledPackage(one, package, tuple(calls)))
     return tuple(found)
+
+
+def keep_refused_call(path: Path, info: RunInfo) -> None:
+    """Makes a run, without launches, of the first package of a script that refused its only calls before it launched.
+
+    So torch does of a wrong number of inputs: nothing is recorded of such a call but its inputs.
+
+    Args:
+        path: the run directory of the script, which has no run yet, or that of another package.
+        info: of the script's own process; those that it has started have no such runs.
+    """
+    name = run_directory.MANIFEST
+    recorded = [file.read_bytes() for file in (*path.glob(name), *path.glob(f"process-*/{name}"))]
+    for file in sorted((path / run_directory.PACKAGES).glob("*.pt2")):
+        calls = kept_inputs.kept_calls(path, info.pid, file.stem, 0)
+        manifest = _manifest(file) if calls and all(call.end is KeptEnd.RAISED for call in calls) else None
+        if manifest is not None and manifest not in recorded:
+            folder = path
+            if recorded:
+                folder = path / f"process-{info.pid}-{len(recorded)}"
+                folder.mkdir()
+                run_json.write(info, folder)
+            (folder / name).write_bytes(manifest)
+            return
 
 
 def manifest_beside(package: Path) -> Path:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from aoti_debug.app.execute.kept_inputs import PackageUse
     from aoti_debug.app.execute.recorded_packages import RecordedPackages
+    from aoti_debug.base.machine.processes.messages import ErrorData
     from aoti_debug.base.machine.user_code import UserCode
 
 _PYTHON_STACKS = "python.txt"
@@ -169,6 +170,19 @@ def _unseen(function: Callable[..., Any]) -> Callable[..., Any]:
 def error_file(run: Path, process: int | str) -> Path:
     """The file of the error that ended a process of a script."""
     return run / f"error-{process}.json"
+
+
+def kept_error(file: Path) -> ErrorData | None:
+    """The error of a model or a device that ended a process of a script; the file is deleted."""
+    from aoti_debug.base.machine.files import json_data
+    from aoti_debug.base.machine.processes.messages import ErrorData
+
+    try:
+        error = json_data.parse(ErrorData, file.read_bytes())
+    except (OSError, json_data.DamagedJsonError):  # there was none, or the process was killed while it wrote
+        return None
+    file.unlink()
+    return error
 
 
 def _keep_error(run: Path) -> None:

@@ -116,6 +116,37 @@ def test_a_call_with_a_wrong_number_of_inputs(tmp_path: Path, monkeypatch: pytes
     assert torch.equal(only, torch.ones(2))
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_call_that_is_refused_before_it_begins_is_the_one_that_failed(tmp_path: Path, is_first: bool) -> None:
+    """As one with a wrong number of inputs: there is no run of its package."""
+    path = tmp_path / "run"
+    package(path, ended(tmp_path / "first", returned))
+    other = path / "packages/b.pt2"
+    other.touch()
+    other.with_suffix(".json").write_text(json_data.to_text(make_manifest(site("b"))))
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("expected inputs vector size to be 2, but got 1")
+
+    with pytest.raises(RuntimeError):
+        KeptInputs(str(other), path, "b", keeps_all=True).call(refuse, [torch.full((2,), 7.0)])
+    info = replace(ended(tmp_path / "of_b", returned).run.info, pid=os.getpid())
+    if not is_first:
+        (path / run_directory.MANIFEST).write_text(json_data.to_text(make_manifest(site("k"))))
+        (path / "packages/a.json").write_bytes((path / run_directory.MANIFEST).read_bytes())
+    run_json.write(info, path)
+    for _ in range(2):
+        failed_call_module.keep_refused_call(path, info)
+    folders = [file.parent for file in path.glob(f"**/{run_directory.MANIFEST}")]
+    assert len(folders) == (1 if is_first else 2)
+    runs = [DiagnosedRun(run_directory.open_run(folder)) for folder in folders]
+    found = failed_call(called_packages(path, runs))
+    assert found is not None
+    assert (found.package, found.number, len(found.run.launches)) == (other, 0, 0)
+    assert found.inputs is not None
+    assert torch.equal(torch.load(found.inputs)[0], torch.full((2,), 7.0))
+
+
 def test_of_equal_packages_the_one_that_the_process_has_called(tmp_path: Path) -> None:
     """Two processes may have instrumented one package, each under a name of its own."""
     run = ended(tmp_path / "run", returned)

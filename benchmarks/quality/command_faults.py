@@ -8,7 +8,8 @@ A small model is built and run at level 1; each command then runs in a fresh cop
 (one call, or it and all after it), EACCES, EIO or ENOMEM, or SIGTERM comes before the call. A point is broken if there
 is a traceback, no error line or no hint, another exit code than one from 2 to 6, a file that is no whole result, a
 temporary file, or if the same command does not do its work afterwards. After `build` and `triage` every fourth is run
-again. Their compilers do not fail, and a triage finds in the cache what `build` compiles.
+again. Their compilers do not fail, and compile each text once (tests/command_faults/remembering_compiler.sh).
+`first build` has an empty cache; a triage finds in the cache what `build` makes.
 
 All points are spread over shards, each with calls from all over a command; they come in a random order that is always
 the same, so that work that is cut off (--minutes, --shards) is a sample. FILE gets a line for each shard that is done;

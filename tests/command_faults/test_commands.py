@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,26 @@ def test_one_error_and_nothing_half_written(
     points = list(commands.points(library, template, [command], fault, first=first, step=step))
     assert points
     assert [point for point in points if point.problems] == []
+
+
+def test_a_text_is_compiled_once_whatever_its_scratch_folder_is_called(tmp_path: Path) -> None:
+    counting = tmp_path / "compiler"
+    counting.write_text(
+        f'#!/bin/sh\necho >> {tmp_path}/calls\nwhile [ "$1" != -o ]; do shift; done\necho made > "$2"\n'
+    )
+    counting.chmod(0o755)
+
+    def compiled(folder: Path, text: str, *options: str) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "a.cpp").write_text(text)
+        variables = {**commands.remembering_compiler(folder.parents[1], tmp_path), "COMPILER": str(counting)}
+        command = [commands.COMPILER, "-c", str(folder / "a.cpp"), *options, "-o", str(folder / "a.o")]
+        subprocess.run(command, env={**os.environ, **variables}, check=True)
+        return (folder / "a.o").read_text()
+
+    texts = ("int a;", "int b;")
+    for name in ("one/scratch/12-ab_c", "one/scratch/345-0a-xyz", "two/scratch/6-d"):
+        assert {compiled(tmp_path / name, text) for text in texts} == {"made\n"}
+    assert len((tmp_path / "calls").read_text()) == 2
+    compiled(tmp_path / "one/scratch/7-e", texts[0], "-O3")
+    assert len((tmp_path / "calls").read_text()) == 3

@@ -201,6 +201,7 @@ class _Command:
         self.fresh()
         self.base = self.run(Fault(0), NONE)
         self.after = tree(self.folder)
+        self._entries = entries(template) | entries(self.folder)
         if arguments[0] == TRIAGE:  # what it compiles is what `build` does
             self._cache = self._notes / CACHE
             _copy(self.folder / CACHE, self._cache)
@@ -310,6 +311,8 @@ class _Command:
         left = sorted(path for path in now - self.before - self.after if not self._may_stay(path))
         if left and (fault.error < 0 or not _REMOVAL.match(ended.call)):
             yield f"is left: {left}"
+        if other := sorted(entries(self.folder) - self._entries):
+            yield f"no whole entries of the cache, with their sizes: {other}"
         if ended.code == self.base.code:
             if missing := sorted(self._results - now):
                 yield f"exit code {ended.code}, and is missing: {missing}"
@@ -351,6 +354,14 @@ def tree(folder: Path) -> Tree:
         for name in (*files, *(name for name in folders if (Path(base) / name).is_symlink())):
             found.add(_STAMP.sub("N", str(Path(base, name).relative_to(folder))))
     return found
+
+
+def entries(folder: Path) -> Set[tuple[str, int]]:
+    """The files of the cache that later commands use, paths without numbers, and their sizes in bytes."""
+    cache = folder / CACHE / "aoti_debug"
+    files = (path for path in cache.glob("*/*/**/*") if path.is_file())
+    found = {(str(path.relative_to(folder)), path.stat().st_size) for path in files}
+    return {(_STAMP.sub("N", path), size) for path, size in found if not path.startswith(_SCRATCH)}
 
 
 def _copy(source: Path, target: Path) -> None:

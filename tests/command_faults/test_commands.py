@@ -60,7 +60,7 @@ def test_a_text_is_compiled_once_whatever_its_scratch_folder_is_called(tmp_path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "a.cpp").write_text(text)
         variables = {**commands.remembering_compiler(folder.parents[1], tmp_path), "COMPILER": str(counting)}
-        command = [commands.COMPILER, "-c", str(folder / "a.cpp"), *options, "-o", str(folder / "a.o")]
+        command = [str(commands.COMPILER), "-c", str(folder / "a.cpp"), *options, "-o", str(folder / "a.o")]
         subprocess.run(command, env={**os.environ, **variables}, check=True)
         return (folder / "a.o").read_text()
 

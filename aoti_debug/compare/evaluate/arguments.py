@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,17 @@ class ExportedWeights:
             )
             return {}
         return {**program.constants, **program.state_dict}
+
+
+def weight_of(node: Node, elements: Sequence[Any], device: str) -> torch.Tensor:
+    """A weight whose elements are in the reference: `Node.value`, `Node.initial`."""
+    import torch
+
+    (type_,) = node.types
+    assert type_ is not None
+    values = [python_value(item, {}, Arithmetic.EAGER, device) for item in elements]
+    tensor = torch.tensor(values, dtype=getattr(torch, type_.dtype), device=device)
+    return tensor.reshape([int(size) for size in type_.shape])
 
 
 def has_type(value: torch.Tensor, type_: TensorType) -> bool:

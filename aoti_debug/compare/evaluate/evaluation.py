@@ -17,6 +17,7 @@ from aoti_debug.compare.evaluate.arguments import (
     converted,
     in_own_dtypes,
     python_value,
+    weight_of,
     with_rounded_numbers,
 )
 from aoti_debug.compare.evaluate.arithmetic import (
@@ -119,7 +120,7 @@ class Evaluation:
             self.values[ValueKey(node.name)] = size
             return
         if node.value is not None:
-            self.set(ValueKey(node.name), self._inlined(node))
+            self.set(ValueKey(node.name), weight_of(node, node.value, self._device))
             return
         if node.is_empty:
             self.set(ValueKey(node.name), self._without_elements(node))
@@ -229,16 +230,6 @@ class Evaluation:
         assert type_ is not None
         sizes = [int(size) if size.isdigit() else 1 for size in type_.shape]
         return torch.empty(sizes, dtype=getattr(torch, type_.dtype), device=self._device)
-
-    def _inlined(self, node: Node) -> torch.Tensor:
-        """A weight whose elements are in the reference."""
-        import torch
-
-        (type_,) = node.types
-        assert type_ is not None
-        elements = [python_value(item, {}, self._arithmetic, self._device) for item in node.value or ()]
-        tensor = torch.tensor(elements, dtype=getattr(torch, type_.dtype), device=self._device)
-        return tensor.reshape([int(size) for size in type_.shape])
 
     def _drawn(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> torch.Tensor:
         import torch

@@ -191,7 +191,7 @@ class ExportedCalls:
 def _unknown(node: Node) -> str:
     """Why a weight may not be known."""
     (type_,) = node.types
-    if type_ is not None and type_.shape in ((), *_INLINED):
+    if type_ is not None and type_.shape in ((), *_INLINED) and node.initial is None:
         return "torch may have written its few elements into the kernels; --exported gives the program that has them"
     return "the run has not recorded all of it"
 

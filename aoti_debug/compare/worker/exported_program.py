@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.evaluate.arguments import ExportedWeights, has_type
+from aoti_debug.compare.evaluate.arguments import ExportedWeights, has_type, weight_of
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import Adjustment
@@ -168,8 +168,10 @@ class ExportedSource:
 
     def _weight(self, node: Node) -> torch.Tensor | None:
         """A weight of the program, or, where it is not known, the run's: that may be wrong."""
-        value = self.weights.value(node)
-        weight = self._recorded.get(node.target)
+        value, weight = self.weights.value(node), self._recorded.get(node.target)
+        if value is None and weight is None and node.initial is not None:
+            names = {constant.fqn for constant in self._package.manifest().constants}  # others are in the kernels
+            return None if node.target in names else weight_of(node, node.initial, "cpu")
         if value is not None or weight is None:
             return value
         (type_,) = node.types

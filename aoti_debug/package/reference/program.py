@@ -93,6 +93,7 @@ class Node:
         mutates: the nodes whose tensors it overwrites; with a view, of a graph that is lowered, what it is a view of.
         value: the elements of a small weight that is never overwritten, row-major: Inductor writes such weights into
             the source of kernels, as numbers. None for others.
+        initial: of a small weight of an exported program, the elements that it begins with, row-major. None for others.
         lowered: the dtype that Inductor's lowering gave its result; "" if it is that of `types`, or not known.
     """
 
@@ -107,6 +108,7 @@ class Node:
     module: str = ""
     mutates: tuple[str, ...] = ()
     value: tuple[Any, ...] | None = None
+    initial: tuple[Any, ...] | None = None
     lowered: str = ""
 
     @property

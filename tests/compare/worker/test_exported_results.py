@@ -40,9 +40,11 @@ from aoti_debug.compare.worker.exported_results import exported_results, is_abou
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.manifest import Constant
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from tests import saved_tensors
+from tests.factories import make_manifest
 
 
 class Counter(torch.nn.Module):
@@ -75,13 +77,18 @@ def results(
     known: bool = True,
     states: tuple[CallStates, ...] = (),
     module: torch.nn.Module | None = None,
+    constants: tuple[Constant, ...] = (),
     **members: Any,
 ) -> list[Any]:
-    """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`."""
-    package: Any = "package.pt2"
+    """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`.
+
+    Args:
+        constants: of the package.
+    """
+    package: Any = SimpleNamespace(manifest=lambda: replace(make_manifest(), constants=constants))
     run = ExportedRun(calls=calls, returned=str(returned or ""), states=states, **members)
     request = CompareRequest(
-        package=package, device="cpu", regions=(), exported=str(exported), exported_run=run if calls else None
+        package="package.pt2", device="cpu", regions=(), exported=str(exported), exported_run=run if calls else None
     )
     graphs = ReferenceGraphs()
     if known:
@@ -140,19 +147,45 @@ def test_a_weight_that_launches_were_passed_the_transpose_of(
     assert called
 
 
+BIASES = [
+    torch.tensor([1.0, -0.0, float("nan"), float("inf"), 1e-40, 0.1, 3e38, 7]),
+    torch.tensor([0.1, -2.5], dtype=torch.bfloat16),
+    torch.tensor([(1 << 62) + 1, -3]),
+    torch.tensor([True, False]),
+    torch.tensor(0.1, dtype=torch.float64),
+    torch.tensor([1 + 0.1j], dtype=torch.complex64),
+]
+
+
 class Biased(torch.nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, bias: Tensor) -> None:
         super().__init__()
-        self.bias = torch.nn.Parameter(torch.ones(8))
+        self.register_buffer("bias", bias)
 
     def forward(self) -> torch.Tensor:
-        return self.bias * 2
+        bias = self.get_buffer("bias").reshape(-1)
+        return torch.cat([bias, bias])
 
 
-def test_a_weight_that_may_be_in_the_code_of_kernels(tmp_path: Path, called: list[object]) -> None:
-    (found,) = results(tmp_path / "none.pt2", module=Biased())
-    assert isinstance(found, StatesFailure)
-    assert "bias is not known: torch may have written its few elements into the kernels" in found.reason
+@pytest.mark.parametrize("bias", BIASES, ids=str)
+def test_a_weight_that_the_package_lacks_is_that_of_the_program(
+    tmp_path: Path, called: list[object], bias: Tensor
+) -> None:
+    """Torch has written its few elements into the kernels."""
+    (found,) = results(tmp_path / "none.pt2", module=Biased(bias))
+    assert isinstance(found, ExportedOutputs)
+    (output,) = saved_outputs.saved(Path(found.eager)).values()
+    expected, held = torch.cat([bias.reshape(-1)] * 2), load_file(output)["0"]
+    assert held.dtype == expected.dtype
+    assert torch.equal(held.view(torch.uint8), expected.view(torch.uint8))
+    assert called
+
+
+def test_a_small_weight_of_the_package_is_that_of_the_run(tmp_path: Path, called: list[object]) -> None:
+    """It may have been replaced since the program was compiled."""
+    constant = Constant("bias", "bias", "bfloat16", (2,), (1,), False, "Buffer")
+    (found,) = results(tmp_path / "none.pt2", module=Biased(BIASES[1]), constants=(constant,))
+    assert found == StatesFailure("the weight bias is not known: the run has not recorded all of it")
     assert called
 
 

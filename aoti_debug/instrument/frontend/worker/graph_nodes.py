@@ -63,13 +63,18 @@ def _kind(node: Any) -> NodeKind:
 
 def _inlined(node: Any) -> tuple[Any, ...] | None:
     """The elements of a weight that Inductor may write into the source of a kernel; None for others."""
-    import torch
-
     value: Any = node.graph.owning_module
     for name in node.target.split("."):
         value = getattr(value, name, None)
     is_overwritten = any(node.name in mutated_nodes(user) for user in node.users)
-    if not isinstance(value, torch.Tensor) or value.is_meta or is_overwritten or value.layout is not torch.strided:
+    return None if is_overwritten else elements_of_small(value)
+
+
+def elements_of_small(value: Any) -> tuple[Any, ...] | None:
+    """The elements of a tensor as small as Inductor may write into the source of a kernel; None for other values."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.is_meta or value.layout is not torch.strided:
         return None
     is_small = value.dim() == 0 or (value.dim() == 1 and value.numel() <= _LARGEST_INLINED)
     return tuple(_argument(item) for item in value.reshape(-1).tolist()) if is_small else None

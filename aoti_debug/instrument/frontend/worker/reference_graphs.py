@@ -13,7 +13,7 @@ from typing import Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.frontend.worker import after_fusion
-from aoti_debug.instrument.frontend.worker.graph_nodes import flat, node_data
+from aoti_debug.instrument.frontend.worker.graph_nodes import elements_of_small, flat, node_data
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording import origins
 from aoti_debug.package.reference.program import (
@@ -83,7 +83,12 @@ class ReferenceGraphs:
         """Records the graphs of an exported program (torch.export.ExportedProgram) that is about to be lowered."""
         given = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.target is not None}
         returned = _returned(program.graph_signature)
-        whole = tuple(self._exported_node(node, given, returned) for node in program.graph.nodes)
+        stored = {**program.constants, **program.state_dict}
+        small = {target: elements_of_small(stored.get(target)) for target in given.values()}
+        nodes = [self._exported_node(node, given, returned) for node in program.graph.nodes]
+        stays = {given[name] for name in given.keys() - {name for node in nodes for name in node.mutates}}
+        stays -= {*returned.replaced.values()}
+        whole = tuple(replace(node, initial=small[node.target]) if node.target in stays else node for node in nodes)
         bodies = [(path, module) for path, module in _graph_modules("", program.graph_module, ".") if path]
         graphs = [(path, [self._inner_node(node, path, ".") for node in module.graph.nodes]) for path, module in bodies]
         self._exported = tuple(Graph(path, EXPORTED, tuple(nodes), ()) for path, nodes in [("", whole), *graphs])

@@ -53,6 +53,13 @@ def test_weights_and_inputs_are_told_apart() -> None:
     assert (whole.name, whole.function) == ("", EXPORTED)
 
 
+def test_small_weights_that_stay_have_their_elements() -> None:
+    found = exported()
+    initial = {node.target: node.initial for node in recorded(found).graphs[0].nodes if node.kind is NodeKind.WEIGHT}
+    bias = tuple(found.state_dict["linear.bias"].tolist())
+    assert initial == {"linear.weight": None, "linear.bias": bias, "count": None}
+
+
 def test_what_is_overwritten_in_place() -> None:
     whole = recorded(exported()).graphs[0]
     (add,) = (node for node in whole.nodes if node.target == "aten.add_.Tensor")

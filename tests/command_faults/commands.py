@@ -51,6 +51,7 @@ _LIST = "modules.json"
 _REMOVAL = re.compile(r"(in a worker: )?(unlink|rmdir|openat(64)? [^/]+\Z)")
 _SCRATCH = f"{CACHE}/aoti_debug/scratch/"
 _OTHER_CACHE = f"{TEMPORARY}/aoti_debug-"  # where the cache is as long as its own place cannot be made
+_OTHER_STATE = f"{CACHE}/aoti_debug/made_here/"  # the same of hashes of what was made here
 _WARNING = 5  # seconds
 _LARGE = 1 << 16  # bytes
 _RUN_AGAIN = 4  # after so many points a command that compiles is run again without a fault
@@ -106,10 +107,10 @@ Tree = Set[str]  # paths without their numbers
 
 def compile_library(folder: Path) -> Path:
     """Compiles the library that processes are started with."""
-    library = folder / "preloaded.so"
+    library, partial = folder / "preloaded.so", folder / f"preloaded.{os.getpid()}"
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-fPIC", "-shared"]
-    subprocess.run([*command, str(HERE / "preloaded.cpp"), "-o", str(library), "-ldl"], check=True)
-    return library
+    subprocess.run([*command, str(HERE / "preloaded.cpp"), "-o", str(partial), "-ldl"], check=True)
+    return partial.replace(library)  # processes of another benchmark may have loaded an older one
 
 
 class Worker:
@@ -298,6 +299,8 @@ class _Command:
         """True for a log that an error names, another cache, and what a run leaves that a triage has made."""
         if path.startswith(_OTHER_CACHE):
             return not self._has_cache
+        if path.startswith(_OTHER_STATE):
+            return True
         is_of_run = self._arguments[0] == TRIAGE and "/runs/" in path and not path.endswith(".part")
         return is_of_run or path.startswith(_KEPT)
 

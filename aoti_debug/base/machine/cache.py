@@ -120,13 +120,13 @@ def _lock(name: str) -> Iterator[None]:
     folder = directory() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    with path.open("w") as file:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        try:
+    try:  # a signal may come as it is opened
+        with path.open("w") as file:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield
-        finally:
-            path.unlink(missing_ok=True)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def find(kind: str, name: str) -> Path | None:
@@ -145,8 +145,9 @@ def scratch() -> Iterator[Path]:
     folder = directory() / "scratch"
     folder.mkdir(parents=True, exist_ok=True)
     _delete_abandoned(folder)
-    path = Path(tempfile.mkdtemp(prefix=_scratch_prefix(), dir=folder))
-    try:
+    path = folder / f"{_scratch_prefix()}{os.urandom(4).hex()}"
+    try:  # a signal may come as it is made
+        path.mkdir(mode=0o700)
         yield path
     finally:
         _remove(path)

@@ -80,8 +80,8 @@ def temporary_beside(path: Path) -> Iterator[Path]:
         OSError: it cannot be made.
     """
     temporary = _temporary_name(path)
-    temporary.touch(exist_ok=False)
-    try:
+    try:  # a signal may come as it is made
+        temporary.touch(exist_ok=False)
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
@@ -94,8 +94,8 @@ def write_link(path: Path, target: str) -> None:
         OSError: it cannot be made; an existing link is unchanged.
     """
     temporary = _temporary_name(path)
-    temporary.symlink_to(target)
     try:
+        temporary.symlink_to(target)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -48,6 +48,22 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(tmp_path: Path, monk
     assert ((tmp_path / "a").read_text(), names(tmp_path)) == ("old", ["a"])
 
 
+@pytest.mark.parametrize(("call", "write"), [("touch", atomic_write.write), ("symlink_to", atomic_write.write_link)])
+def test_a_signal_that_comes_as_the_temporary_file_is_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, write: Any
+) -> None:
+    make = getattr(Path, call)
+
+    def make_and_end(*arguments: Any, **options: Any) -> None:
+        make(*arguments, **options)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(Path, call, make_and_end)
+    with pytest.raises(SystemExit):
+        write(tmp_path / "a", "b")
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize("opened", [atomic_write.replace_file, atomic_write.create_file, atomic_write.temporary_beside])
 def test_an_interruption_leaves_nothing(tmp_path: Path, opened: Any) -> None:
     def write_half() -> None:

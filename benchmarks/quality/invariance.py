@@ -46,8 +46,11 @@ from benchmarks.quality import invariance_ops
 
 OPS = "benchmarks.quality.invariance_ops"
 _NUMBERS = re.compile(r", (\d+), (\d+), (-?\d+)\)")  # of a call of a step
+NONE = "none"
 step = invariance_ops.step
-PLANTS = (  # the step, the fault, and the sizes and places where it shows, of the default sizes
+PLANTS: tuple[
+    tuple[int, str, set[tuple[int, int]]], ...
+] = (  # the step, the fault, and the sizes and places where it shows, of the default sizes
     (0, "size", {(4, 0), (16, 0), (16, 15)}),
     (1, "place", {(16, 15)}),
     (2, "large", {(16, 0), (16, 15)}),
@@ -58,6 +61,7 @@ PLANTS = (  # the step, the fault, and the sizes and places where it shows, of t
     (7, "place", {(16, 15)}),
     (8, "size", {(4, 0), (16, 0), (16, 15)}),
     (9, "odd", {(4, 0), (16, 0), (16, 15)}),
+    (-1, NONE, set()),
 )
 
 
@@ -172,6 +176,7 @@ _TEMPLATE = {"freezing": True, "max_autotune_gemm": True, "max_autotune_gemm_bac
 _PERCEPTRON = lambda: nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))  # noqa: E731
 _TRITON = {"freezing": False, "max_autotune_gemm_backends": "TRITON"}
 PLANTED = "planted"
+PLANTED_CASES = {f"{PLANTED} {kind}, step {step}": number for number, (step, kind, _) in enumerate(PLANTS)}
 REAL = {
     "perceptron": Real(_PERCEPTRON, _normal((64,))),
     "perceptron, GEMM template": Real(_PERCEPTRON, _normal((64,)), _TEMPLATE),
@@ -237,27 +242,22 @@ def program(module: nn.Module, inputs: tuple[Any, ...], path: Path, axis: int = 
     return path
 
 
-def planted(device: str, folder: Path) -> list[dict[str, Any]]:
-    """Looks for each of the planted faults; a row of JSON data for each."""
+def planted(number: int, device: str, folder: Path) -> dict[str, Any]:
+    """Looks for one of the planted faults, or for none; what is found, as JSON data."""
     torch.manual_seed(0)
     package = builder.build(
         program(Steps().eval().to(device), (torch.randn(8, 12, 16, device=device),), folder / "steps.pt2"),
         output=folder / "steps.instrumented.pt2",
         imports=[OPS],
     )
-    rows = []
-    for number, kind, places in (*PLANTS, (-1, "none", set())):
-        os.environ[invariance_ops.VARIABLE] = f"{number}:{kind}"
-        found = invariance(InvarianceOptions(model=package, out=folder / "runs", user_code=UserCode((OPS,))))
-        named = [_step(item.first.launch) for item in found.begins]
-        where = {(run.surroundings.size, run.surroundings.place) for item in found.begins for run, _ in item.rows}
-        others = len(found.mixes) + len(found.unrepeatable) + len(found.unknown) + len(found.own or ())
-        is_right = named == ([] if number < 0 else [number]) and where == places and not others
-        rows.append(
-            {"step": number, "kind": kind, "named": named, "at": sorted(where), "others": others, "right": is_right}
-        )
-    os.environ.pop(invariance_ops.VARIABLE)
-    return rows
+    step, kind, places = PLANTS[number]
+    os.environ[invariance_ops.VARIABLE] = f"{step}:{kind}"
+    found = invariance(InvarianceOptions(model=package, out=folder / "runs", user_code=UserCode((OPS,))))
+    named = [_step(item.first.launch) for item in found.begins]
+    where = {(run.surroundings.size, run.surroundings.place) for item in found.begins for run, _ in item.rows}
+    others = len(found.mixes) + len(found.unrepeatable) + len(found.unknown) + len(found.own or ())
+    is_right = named == ([] if kind == NONE else [step]) and where == places and not others
+    return {"named": named, "at": sorted(where), "others": others, "right": is_right}
 
 
 def _step(launch: Launch) -> int:
@@ -358,22 +358,24 @@ def main() -> int:
 
     def one(name: str) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as base:
-            if name == PLANTED:
-                return {"plants": planted(given.device, Path(base))}
+            if name in PLANTED_CASES:
+                return planted(PLANTED_CASES[name], given.device, Path(base))
             return real(known[name], given.device, Path(base), is_fixed=given.fix)
 
-    rows = {row["case"]: row for row in cases.run(given.names or [PLANTED, *known], given, one)}
-    plants = rows.pop(PLANTED, {"plants": []})
-    table(
-        ("step", "fault", "named", "at (size, place)", "others named", "right"),
-        [
-            (str(p["step"]), p["kind"], str(p["named"]), str(p["at"]), str(p["others"]), "yes" if p["right"] else "NO")
-            for p in plants.get("plants", ())
-        ],
-    )
+    names = given.names or [PLANTED, *known]
+    chosen = [case for name in names for case in (PLANTED_CASES if name == PLANTED else [name])]
+    rows = cases.run(chosen, given, one)
+    plants = [row for row in rows if row["case"] in PLANTED_CASES]
+    table(("planted", "named", "at (size, place)", "others named", "right"), [_planted_cells(row) for row in plants])
     header = ("model", "launches", "first launch", "largest", "same bits from, its time", "remedy, its time", "seconds")
-    table(header, [_cells(row) for row in rows.values()])
-    return int("failure" in plants or not all(plant["right"] for plant in plants["plants"]))
+    table(header, [_cells(row) for row in rows if row not in plants])
+    return int(not all(row.get("right") for row in plants))
+
+
+def _planted_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if "failure" in row:
+        return (row["case"], row["failure"], "", "", "NO")
+    return (row["case"], str(row["named"]), str(row["at"]), str(row["others"]), "yes" if row["right"] else "NO")
 
 
 if __name__ == "__main__":

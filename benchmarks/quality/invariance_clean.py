@@ -117,7 +117,7 @@ class Clean:
     Attributes:
         axis: of its inputs and outputs that varies.
         samples: rows of the inputs.
-        device: of the module.
+        device: of the program; the inputs are on the CPU.
     """
 
     module: type[nn.Module]
@@ -151,10 +151,7 @@ def models(device: str) -> Mapping[str, Clean]:
             (range(4), range(2, 6), range(8, 12), range(1, 4)),
         ),
     }
-    return {
-        name: replace(case, inputs=tuple(x.to(device) for x in case.inputs), device=device)
-        for name, case in found.items()
-    }
+    return {name: replace(case, device=device) for name, case in found.items()}
 
 
 def package_of(case: Clean, folder: Path) -> Path:
@@ -162,7 +159,7 @@ def package_of(case: Clean, folder: Path) -> Path:
     with torch.no_grad():
         exported = torch.export.export(
             case.module().eval().to(case.device),
-            case.inputs,
+            tuple(x.to(case.device) for x in case.inputs),
             dynamic_shapes=tuple({case.axis: size} for _ in case.inputs),
         )
     torch.export.save(exported, folder / "clean.pt2")

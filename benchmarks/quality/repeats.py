@@ -35,6 +35,7 @@ from benchmarks import cases
 from benchmarks.markdown import table
 
 ROWS, WIDTH = 1 << 16, 16
+_OPS = "benchmarks.quality.repeats_cuda"
 _ATOMIC = re.compile(r"atomic_add_vec<[^>]*>\((\w+), (\w+), (\w+)\);")
 _PLAIN = (
     r"{ int64_t places[64]; float values[64]; \2.store(places); \3.store(values); "
@@ -125,6 +126,7 @@ class Plant:
     kernel: str = ""
     edit: Callable[[LoweredModel], LoweredModel] | None = None
     dtype: torch.dtype = torch.float32
+    imports: tuple[str, ...] = ()
 
 
 PLANTS = {
@@ -137,8 +139,8 @@ PLANTS = {
 }
 CUDA_PLANTS = {
     "atomics": Plant(Scattered, "atomics", "index_add"),
-    "race": Plant(Raced, "", "racing_kernel"),
-    "uninitialised": Plant(Unwritten, "memory that nothing has written", "adding_kernel"),
+    "race": Plant(Raced, "", "racing_kernel", imports=(_OPS,)),
+    "uninitialised": Plant(Unwritten, "memory that nothing has written", "adding_kernel", imports=(_OPS,)),
     "random": PLANTS["random"],
     "atomic integers": PLANTS["atomic integers"],
     "state": PLANTS["state"],
@@ -169,7 +171,7 @@ def repeated(plant: Plant, folder: Path, *, calls: int, device: str) -> Repeated
     with torch.no_grad():
         torch.export.save(torch.export.export(plant.module().to(device), inputs), program)
     with edited_build(plant.edit):
-        builder.build(program, output=package)
+        builder.build(program, output=package, imports=plant.imports)
     options = replace(recording_everything(package, folder / "runs"), level=Level.HASH, calls=calls)
     return compare_calls(runner.run(options, Observer()).run)
 

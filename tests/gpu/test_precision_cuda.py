@@ -38,8 +38,8 @@ def test_modules_on_a_gpu_are_rounded(tmp_path: Path) -> None:
         narrow = model.bfloat16()(x.bfloat16()).float()
     command = ["precision", str(program), "--tolerance", "1", "--out", str(tmp_path / "replays"), "--json"]
     result = CliRunner().invoke(group, command)
-    assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
+    assert result.exit_code == (8 if found["unrounded_inside"] else 0), result.output
     assert {part["name"] for part in found["parts"]} >= {"first", "second"}
     assert found["not_rounded"] == []
     assert found["noise"] == 0

@@ -18,7 +18,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.dtypes import FLOAT_FORMATS, FloatFormat
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, TargetError, UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -44,6 +44,7 @@ from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run.options import ModelCalls, check_inputs
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir import run_directory, run_json
+from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 TOLERANCE = 0.01
@@ -166,19 +167,35 @@ class RoundedModel:
         return self.built is not None and not self.built.failure and self.built.error > self.tolerance
 
     @property
+    def unrounded_inside(self) -> tuple[Launch, ...]:
+        """The launches of kernels that compute several operators, or not known how many, with no rounding between."""
+        launches = (launch for part in self.parts for launch in part.part.launches)
+        return tuple(one for one in launches if not one.site.op and len(one.site.provenance.post_grad_nodes) != 1)
+
+    @property
+    def is_open(self) -> bool:
+        """True if all parts may be rounded by what was tried, which leaves out what kernels would round in themselves.
+
+        Not of float8: operators do not compute in it.
+        """
+        proposal = self.proposal
+        is_clean = proposal is not None and not proposal.kept and self.built is None
+        return is_clean and not self.target.name.startswith("float8") and bool(self.unrounded_inside)
+
+    @property
     def is_fine(self) -> bool:
-        """True if all parts may be rounded, and a build with casts, if there is one, says so too."""
+        """True if all parts may be rounded, and a build with casts, if there is one or need of one, says so too."""
         proposal, built = self.proposal, self.built
-        if proposal is None or proposal.kept:
+        if proposal is None or proposal.kept or self.is_open:
             return False
         return built is None or (not built.failure and built.error <= self.tolerance)
 
     @property
     def exit_code(self) -> int:
-        """Of the command line: that of a build that failed, or whether a part has to stay."""
+        """Of the command line: that of a build that failed, whether a part has to stay, or whether that is open."""
         if self.built is not None and self.built.failure:
             return self.built.exit_code
-        return EXIT_CLEAN if self.is_fine else EXIT_FINDING
+        return EXIT_INCOMPLETE if self.is_open else EXIT_CLEAN if self.is_fine else EXIT_FINDING
 
     @property
     def refused(self) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def _proposed(found: RoundedModel) -> list[str]:
     ]
     if found.built is None or found.built.failure:
         asked = "" if found.by is PartedBy.LAUNCH else "; of an exported program, --build casts each operator"
-        verified.append(f"  inside of kernels nothing was rounded{asked}")
+        verified.append(f"  inside of kernels nothing was rounded{_inside(found)}{asked}")
     first = f"NOT CONFIRMED for {target}: " if found.is_refuted else f"MAY BE {target}: "
     if not proposal.kept:
         return [f"{first}rounding all {wording.pluralize(count, noun)} at once {changes}", *verified]
@@ -161,6 +161,15 @@ def _proposed(found: RoundedModel) -> list[str]:
         f"  rounding the other {rest} to {target} {changes}; all at once: {error_text(found.whole.error)}",
         *verified,
     ]
+
+
+def _inside(found: RoundedModel) -> str:
+    """ ": 2 of 3 launches may compute several operators, as 0.1 cpp_fused_mul_0"."""
+    inside = found.unrounded_inside
+    if not inside:
+        return ""
+    launches = wording.pluralize(sum(len(part.part.launches) for part in found.parts), "launch")
+    return f": {len(inside)} of {launches} may compute several operators, as {inside[0].id} {inside[0].kernel}"
 
 
 def _built(found: RoundedModel) -> Iterator[str]:
@@ -198,6 +207,7 @@ def precision_document(found: RoundedModel) -> dict[str, Any]:
         "kept_beside": list(found.kept_beside),
         "trials": [{"kept": len(trial.kept), "error": json_data.number(trial.error)} for trial in found.trials],
         "built": None if found.built is None else _built_document(found.built),
+        "unrounded_inside": [launch.id for launch in found.unrounded_inside],
         "noise": json_data.number(found.noise),
         "runs": found.runs,
         "not_rounded": list(found.refused),

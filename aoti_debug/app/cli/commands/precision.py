@@ -76,7 +76,7 @@ def command(
     its launches read, weights too, and what they write is rounded to the numbers of the dtype. The table says how much
     the outputs change, the most sensitive module first, and which numbers the dtype has no room for. Then as many
     modules as the tolerance allows are rounded at once. Inside of a kernel nothing is rounded. Exit code 1: modules
-    have to stay.
+    have to stay; 8: none has to, but kernels may compute several operators, and --build was not given.
     """
     chosen = PrecisionOptions(
         model=model,

@@ -71,7 +71,7 @@ class Command:
         return self.called or self.arguments[0]
 
 
-LONG = 180  # seconds that a command may take that compiles
+LONG = 300  # seconds that a command may take that compiles
 EMPTY = "with_program"  # a folder without a run, and with an empty cache
 COMMANDS = (
     Command(("show",)),

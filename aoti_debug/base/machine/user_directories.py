@@ -104,37 +104,34 @@ def scratch_directory() -> Iterator[Path]:
         UsageError: it cannot be made.
     """
     _delete_leftovers()
-    try:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    except OSError as error:
-        raise UsageError(
-            f"cannot make a temporary directory: {error.strerror}", hint="export TMPDIR=DIR names another place"
-        ) from error
-    try:
-        with _locked(path):
-            yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            stack.callback(shutil.rmtree, path, ignore_errors=True)
+            descriptor = stack.enter_context(_opened(path))
+        except OSError as error:
+            raise UsageError(
+                f"cannot make a temporary directory: {error.strerror}", hint="export TMPDIR=DIR names another place"
+            ) from error
+        with contextlib.suppress(OSError):  # a file system without locks: nobody can lock it
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield path
 
 
 def _delete_leftovers() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if is_private(path) and path.lstat().st_mtime < time.time() - _NEWEST_LEFTOVER:
-                with _locked(path):
+                with _opened(path) as descriptor:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails as long as a process holds it
                     shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds the lock of a directory.
-
-    Raises:
-        OSError: another process holds it.
-    """
+def _opened(path: Path) -> Iterator[int]:
+    """Opens a directory. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -19,6 +19,7 @@ from aoti_debug.instrument.builder.compiling.kept_objects import compile_text, i
 from aoti_debug.instrument.builder.compiling.toolchain import (
     NO_EXEC_STACK,
     RUNTIME,
+    CompileError,
     Toolchain,
     compile_words,
     link_words,
@@ -128,7 +129,7 @@ def compile_wrapper(toolchain: Toolchain, pool: Executor, work: Path, text: str,
     templates = pool.submit(compile_templates, toolchain, words)
     try:
         objects = wrapper.compile(header, DECLARATIONS)
-    except ToolchainError:
+    except CompileError:
         if toolchain.children.killed or templates.result() is not None:
             raise
     else:
@@ -164,7 +165,7 @@ class _Wrapper:
             included = header.result()
             model = self._start(self.parts.model, included)
             interface = self._start(self.parts.interface + BASE_DEFINITION, included, "interface").result()
-        except ToolchainError:
+        except CompileError:
             if self.toolchain.children.killed:
                 raise
             if model is not None:

@@ -39,7 +39,7 @@ from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.program_calls import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
-from aoti_debug.compare.rows import assemble
+from aoti_debug.compare.rows import assemble, shared_memory
 from aoti_debug.compare.suspects import alteration_of, changed_text, is_proof
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.pt2 import archive
@@ -173,6 +173,7 @@ def compare_run(
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
     untouched = () if graph is None else untouched_states(run, graph)
     changes = tuple(_with_input_names(_of_each_call((*untouched, *evaluated.states)), reference))
+    eager = None if evaluated.exported_outputs is None else Path(evaluated.exported_outputs.eager)
     comparison = Comparison(
         run=run,
         rows=rows,
@@ -189,6 +190,7 @@ def compare_run(
         undefined=tuple(_undefined(evaluated, reference)),
         inexact=tuple(_inexact(evaluated, reference)),
         overwriting=tuple(_overwriting(changes, reference)),
+        shared=tuple(shared_memory(scope.outputs, eager, reference)),
     )
     if not comparison.differing_outputs and not comparison.suspects_of_rounding:
         return comparison

@@ -210,8 +210,7 @@ class ProgramResult:
     Attributes:
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
-        states_failure: why states or outputs are not all compared with those of the exported program; "" if they are,
-            or if that is not known.
+        states_failure: why states or outputs are not all compared with the exported program's; "" if not known to be.
         outputs: the errors of what the last call returns, against the exported program in eager; () if they are not
             compared. They show what Inductor's passes and decompositions do wrong, and no launch does.
         alteration: what these have made of the program, if outputs are wrong; None otherwise, or if it is not known.
@@ -225,6 +224,7 @@ class ProgramResult:
         undefined: the operators of the exported program that do what its graph does not say.
         overwriting: those that overwrite a state or input first which the run leaves as it is.
         inexact: those whose results in eager are not the exact ones of their operands, where there is a rule for that.
+        shared: sentences on outputs that have memory of an input, and in eager have none of it.
     """
 
     program_failure: str = ""
@@ -242,6 +242,7 @@ class ProgramResult:
     undefined: tuple[UndefinedOperator, ...] = ()
     inexact: tuple[InexactOperator, ...] = ()
     overwriting: tuple[SeenOperator, ...] = ()
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

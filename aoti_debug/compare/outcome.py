@@ -66,6 +66,9 @@ def compared_text(comparison: Comparison) -> str:
     """ "3 of 3 launches computed what the program says"; of an incomplete comparison what was not compared as well."""
     coverage = comparison.coverage
     launches = wording.pluralize(coverage.launches, "launch")
+    if comparison.outputs and coverage.launches and not (comparison.not_compared or coverage.compared):
+        said = f"the outputs are those of eager, but for rounding; 0 of {launches} compared alone"
+        return said + _nonfinite_text(comparison)
     if not comparison.not_compared:
         sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
         said = "what the sources of their kernels say" if sources else "what the program says"

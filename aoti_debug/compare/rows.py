@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
 
 from aoti_debug.compare.comparison import NOT_SELECTED, PRIVATE, SILENT, UNREAD, WITHOUT_NODE, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on
@@ -14,9 +15,30 @@ from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.reference.program import MODEL, USER_TRITON, NodeKind, Reference
+from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
+
+
+def shared_memory(returned: Path | None, eager: Path | None, reference: Reference) -> Iterator[str]:
+    """Yields a sentence on each output that has memory of an input, and in eager has none of it.
+
+    Args:
+        returned, eager: the folders with what the run and the exported program returned; None where it is not known.
+    """
+    if returned is None or eager is None:
+        return
+    nodes = () if reference.of_exported is None else reference.of_exported.graphs[0].nodes
+    names = [f" ({node.name})" for node in nodes if node.kind is NodeKind.INPUT]
+    expected = saved_outputs.shared_inputs(eager)
+    for index, inputs in saved_outputs.shared_inputs(returned).items():
+        for number in set(inputs) - set(expected.get(index, ())):
+            name = names[number] if number < len(names) else ""
+            yield (
+                f"output {index} has memory of input {number}{name}, and in eager none of it: what is written to one "
+                "later, as by another call, changes the other"
+            )
 
 
 def assemble(

@@ -70,6 +70,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "undefined": to_data(comparison.undefined),
         "inexact": to_data(comparison.inexact),
         "overwriting": to_data(comparison.overwriting),
+        "shared": list(comparison.shared),
         "alteration": None if comparison.alteration is None else _alteration_data(comparison.alteration),
         "times": to_data(comparison.times),
         "launches": [_row_data(row) for row in rows],

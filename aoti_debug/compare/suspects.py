@@ -7,7 +7,7 @@ lost from an exported program.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.frozen import dataclass
@@ -24,7 +24,7 @@ from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.node_text import node_text, place_in_subgraph
-from aoti_debug.package.reference.program import NodeKind, Reference
+from aoti_debug.package.reference.program import Node, NodeKind, Reference, is_view
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class LostOperator:
         line: of the model; None if it is unknown.
         only_signs: the graph has the value but for the signs of zeros.
         only_order: the graph has the numbers of the value, but not in their order.
+        overwrites: what the node overwrites, or a view of it: "x"; "" for nothing.
     """
 
     node: str
@@ -44,6 +45,7 @@ class LostOperator:
     line: ModelLine | None
     only_signs: bool = False
     only_order: bool = False
+    overwrites: str = ""
 
     @property
     def sentence(self) -> str:
@@ -52,7 +54,8 @@ class LostOperator:
         if self.is_held:
             how = "with other signs of zeros" if self.only_signs else "in another order"
             return f"it has the numbers of {self.text}{place} only {how}: the change may begin there"
-        return f"it has no value like that of {self.text}{place}: the change may begin there"
+        after = f"{self.overwrites} after " if self.overwrites else ""
+        return f"it has no value like that of {after}{self.text}{place}: the change may begin there"
 
     @property
     def is_held(self) -> bool:
@@ -101,6 +104,13 @@ def changed_text(output: AlteredOutput) -> str:
     return f"{text}: [{place}] is {output.worst.actual}, should be {output.worst.expected}"
 
 
+def _base_name(nodes: Mapping[str, Node], name: str) -> str:
+    """The node whose tensor a node's result is a view of; the node itself if it is none."""
+    while is_view(nodes[name]):
+        name = nodes[name].inputs[0]
+    return name
+
+
 def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
     """The alteration that the evaluating process found, with the operators and model lines of its nodes."""
     exported = reference.of_exported
@@ -115,6 +125,7 @@ def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
                 reference.line(node),
                 only_signs=node.name in altered.lost_signs,
                 only_order=node.name in altered.lost_order,
+                overwrites=_base_name(nodes, node.mutates[0]) if node.mutates else "",
             )
             for node in (nodes[name] for name in names if name in nodes)
         )

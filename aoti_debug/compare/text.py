@@ -111,11 +111,12 @@ def doubtful_equality(comparison: Comparison) -> Iterator[str]:
 
 
 def eager_notes(comparison: Comparison) -> list[str]:
-    """Sentences on why eager may be no proof: results of its own that are not exact, or far from float64."""
+    """Sentences on memory that outputs have otherwise than in eager, and on why eager may be no proof."""
     doubtful = list(doubtful_equality(comparison))
     count = len(doubtful[_MAX_DOUBTFUL:])
     more = [f"the same of {wording.pluralize(count, 'more output')}"] if count else []
-    return [*(operator.text for operator in comparison.inexact), *doubtful[:_MAX_DOUBTFUL], *more]
+    inexact = (operator.text for operator in comparison.inexact)
+    return [*comparison.shared, *inexact, *doubtful[:_MAX_DOUBTFUL], *more]
 
 
 def coverage_lines(comparison: Comparison, width: int) -> list[str]:

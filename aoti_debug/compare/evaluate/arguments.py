@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,25 +17,48 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
 from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
-from aoti_debug.package.reference.program import Graph, Node, TensorType
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, TensorType, is_kept_input
 
 if TYPE_CHECKING:
     import torch
 
 
 class ExportedWeights:
-    """The weights of an exported program.
+    """The weights of an exported program, and the inputs of its calls.
 
     Args:
         exported: the program; None if it is not known.
+        inputs: gives the leaves of a call's inputs, when they are first asked for; None if they are not known.
 
     Attributes:
         failure: why the program could not be loaded; "" if it was, or was not asked for.
     """
 
-    def __init__(self, exported: Path | None) -> None:
+    def __init__(self, exported: Path | None, inputs: Callable[[], Sequence[Any]] | None = None) -> None:
         self._exported = exported
+        self._give = inputs
         self.failure = ""
+
+    def given(self, graph: Graph, node: Node) -> torch.Tensor | None:
+        """The value of a weight or of an input of a whole model; None if it is not known, or of another type."""
+        import torch
+
+        if node.kind is NodeKind.WEIGHT:
+            return self.value(node)
+        names = [item.name for item in graph.nodes if item.kind is NodeKind.INPUT]
+        type_ = node.types[0] if len(node.types) == 1 else None
+        if not is_kept_input(graph, node) or type_ is None or len(names) != len(self._inputs):
+            return None
+        value = self._inputs[names.index(node.name)]
+        if not isinstance(value, torch.Tensor) or value.dim() != len(type_.shape):
+            return None
+        pairs = zip(value.shape, type_.shape, strict=True)
+        has_shape = all(not text.isdigit() or int(text) == size for size, text in pairs)
+        return value if has_shape and dtypes.bare_name(value.dtype) == type_.dtype else None
+
+    @cached_property
+    def _inputs(self) -> Sequence[Any]:
+        return () if self._give is None else self._give()
 
     def value(self, node: Node) -> torch.Tensor | None:
         """The value of a weight as the program begins with it; None if it is not known, or of another type."""

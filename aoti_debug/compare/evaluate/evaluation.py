@@ -61,7 +61,7 @@ class Evaluation:
     Args:
         stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
         adjust: what makes another result, as right, of a node, its arguments and its result; None to leave them.
-        weights: where to find weights that are not set; None for nowhere.
+        weights: where to find weights and inputs that are not set; None for nowhere.
         noise: what rounds otherwise, in float64; None for nothing.
 
     Attributes:
@@ -125,8 +125,8 @@ class Evaluation:
         if node.is_empty:
             self.set(ValueKey(node.name), self._without_elements(node))
             return
-        if node.kind is NodeKind.WEIGHT:
-            self._set_weight(node)
+        if node.kind in (NodeKind.WEIGHT, NodeKind.INPUT):
+            self._set_given(node)
             return
         try:
             result = self._result(node)
@@ -178,11 +178,18 @@ class Evaluation:
         if is_random(node.target, args, kwargs):
             return self.draw(node, args, kwargs)
         self._count_terms(node, args)
+        if node.mutates and functions.overwrites_shared(node, args):
+            return self.overwrite_shared(node, args, kwargs)
         if self._noise is not None:
             noisy = self.call(node, self._noise.arguments(node, args, terms_of(node, args)), kwargs)
             return self._noise.result(node, args, noisy)
         result = self.call(node, args, kwargs)
         return result if self._adjust is None else self._adjust(node, args, result)
+
+    def overwrite_shared(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a node for which `overwrites_shared`; raises NotEvaluableError if the order matters."""
+        functions.require_filling(node.target)
+        return self.call(node, args, kwargs)
 
     def draw(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of a node that draws random numbers from a generator.
@@ -212,14 +219,14 @@ class Evaluation:
         if terms > 1 and self._arithmetic is Arithmetic.DOUBLE:
             self.largest_sum = max(self.largest_sum, terms * largest_of(args))
 
-    def _set_weight(self, node: Node) -> None:
-        """Takes a weight from the exported program, unless it is set."""
+    def _set_given(self, node: Node) -> None:
+        """Takes a weight from the exported program, or an input from those of the calls, unless it is set."""
         if ValueKey(node.name) in self.values:
             return
-        value = None if self._weights is None else self._weights.value(node)
+        value = None if self._weights is None else self._weights.given(self._graph, node)
         if value is None or self._graph.mutators.get(node.name):
             why = f"; {self._weights.failure}" if self._weights is not None and self._weights.failure else ""
-            self.failures[node.name] = f"it depends on the weight {node.name}, which it does not read{why}"
+            self.failures[node.name] = f"it depends on the {node.kind.value} {node.name}, which it does not read{why}"
         else:
             self.set(ValueKey(node.name), value.to(self._device))
 

@@ -14,10 +14,10 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wide
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import BITS, TORCH_NAMESPACES, Adjustment, Evaluation
 from aoti_debug.compare.evaluate.exact_rules import Inexact, has_rule, inexact
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError, operator_of
+from aoti_debug.compare.evaluate.functions import FILLING, SHARED, NotEvaluableError, RefusedError, operator_of
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.protocol.request import GivenTensors
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey, is_view
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +87,8 @@ class ExportedCalls:
         """Calls it once; returns what the user gets: tensors, and other values.
 
         Args:
-            seen: called with each node of the whole graph that a value was computed for, and this value.
+            seen: called with each node of the whole graph that a value was computed for, and this value; of a node that
+                overwrites a part of an input, a weight or another tensor also with the whole of it.
 
         Raises:
             RefusedError: an operator raises an exception.
@@ -112,6 +113,8 @@ class ExportedCalls:
                     raise _failure(evaluation, node, self._calls - 1)
                 if seen is not None:
                     seen(node, evaluation.values[ValueKey(node.name)])
+                    for whole in (base_name(self.graph, name) for name in node.mutates):
+                        seen(node, evaluation.values.get(ValueKey(whole)))
                 evaluation.values.drop(self._last_readers.get(node.name, frozenset()) - self._kept)
             self._load(evaluation, output)
             (returned,), replaced = evaluation.arguments(output)
@@ -271,6 +274,14 @@ class InPlaceEvaluation(Evaluation):
             _fill(result, self.fills[node.name])
         return result
 
+    def overwrite_shared(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """In eager, what eager does, which is noted if the order of its work matters; otherwise as any evaluation."""
+        if self._arithmetic is not Arithmetic.EAGER:
+            return super().overwrite_shared(node, args, kwargs)
+        if node.target not in FILLING:
+            self.inexact[node.name] = Inexact(f"overwrites {SHARED}, which torch leaves open", is_open=True)
+        return self.call(node, args, kwargs)
+
     def _is_cast(self, node: Node) -> bool:
         """True if a node's result has another dtype in the program than the tensor that it is made of."""
         own = [type_.dtype for type_ in node.types if type_ is not None]
@@ -367,6 +378,13 @@ def _vmaps_left_again() -> Iterator[None]:
     finally:
         while functorch.maybe_current_level() != level:
             functorch._vmap_decrement_nesting()
+
+
+def base_name(graph: Graph, name: str) -> str:
+    """The node whose tensor a node's result is a view of, through any views; the node itself if it is none."""
+    while is_view(graph.by_name[name]):
+        name = graph.by_name[name].inputs[0]
+    return name
 
 
 def _overwritten(graph: Graph) -> Iterator[str]:

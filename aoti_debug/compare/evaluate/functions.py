@@ -257,6 +257,46 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
+FILLING = ("aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default")  # in any order, they leave the same
+SHARED = "a tensor of which several elements are one place in memory: what it leaves there depends on the order"
+_MAX_PLACES = 1 << 24  # elements of a view whose places in memory are counted
+
+
+def overwrites_shared(node: Node, args: Sequence[Any]) -> bool:
+    """True if a node overwrites a tensor of which several elements are one place in memory."""
+    pairs = zip(node.args, args, strict=False)
+    return any(isinstance(item, Mapping) and item.get("node") in node.mutates and shares_places(a) for item, a in pairs)
+
+
+def require_filling(target: str) -> None:
+    """Raises NotEvaluableError if what an operator leaves in such a tensor depends on the order of its work."""
+    if target not in FILLING:
+        raise NotEvaluableError(f"{target} overwrites {SHARED}")
+
+
+def shares_places(value: Any) -> bool:
+    """True for a tensor of which several elements are one place in memory: an expanded one, windows that overlap."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.numel() < 2:
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return False
+    found: int = torch._debug_has_internal_overlap(value)
+    if found < 2 or value.numel() > _MAX_PLACES:  # 0: none; 1: some
+        return bool(found == 1)
+    count: int = _places(value).unique().numel()
+    return bool(count < value.numel())
+
+
+def _places(view: torch.Tensor) -> torch.Tensor:
+    """The place in memory of each element of a view, from 0."""
+    import torch
+
+    extent = 1 + sum((size - 1) * step for size, step in zip(view.shape, view.stride(), strict=True))
+    return torch.arange(extent, device=view.device).as_strided(view.shape, view.stride())
+
+
 def _prepare_softmax(values: torch.Tensor, dimension: int) -> tuple[torch.Tensor, torch.Tensor]:
     largest = values.amax(dimension, keepdim=True)
     return largest, (values - largest).exp().sum(dimension, keepdim=True)

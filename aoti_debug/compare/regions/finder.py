@@ -16,7 +16,7 @@ from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValues, Write, frame_of
 from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey, is_kept_input
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -37,7 +37,7 @@ def slice_to(
     """The nodes between known values and a target, and the known values that they need.
 
     Args:
-        takes_weights: weights need not be known.
+        takes_weights: weights, and inputs of the whole model, need not be known.
 
     Raises:
         NotClosedError: a node without a known value is an input, a weight, or a branch or loop.
@@ -57,7 +57,8 @@ def slice_to(
             pending += [(base, False), *((other, False) for other in others)]
             continue
         is_given = node.value is not None or node.is_empty or (node.size and symbols.value(node.size) is not None)
-        is_taken = node.kind is NodeKind.WEIGHT and takes_weights and not graph.mutators.get(name)
+        is_kept = node.kind is NodeKind.WEIGHT and not graph.mutators.get(name)
+        is_taken = takes_weights and (is_kept or is_kept_input(graph, node))
         if node.kind is NodeKind.SUBGRAPH:
             continue
         if name in nodes or is_given or is_taken:

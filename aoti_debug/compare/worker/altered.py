@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls, base_name
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.variants import computes
 from aoti_debug.compare.measure.deviations import is_one_step, is_rounded_to_integers
@@ -61,6 +62,7 @@ def altered_program(
     lowered: ProgramRun,
     device: str,
     wrong: Mapping[int, WrongOutput],
+    weights: ExportedWeights | None = None,
 ) -> AlteredProgram:
     """The differences of the lowered graph's outputs, and the operators whose values it lacks first.
 
@@ -68,8 +70,9 @@ def altered_program(
         exported: the exported program in float64, before the call to look at.
         lowered: that call of the graph that kernels were generated from.
         wrong: the outputs to look at, by their number from 0.
+        weights: where to find what launches were not passed.
     """
-    held, returned, fallbacks = _lowered_values(reference, lowered, device)
+    held, returned, fallbacks = _lowered_values(reference, lowered, device, weights)
     lost: set[str] = set()
     lost_signs: set[str] = set()
     lost_order: set[str] = set()
@@ -179,7 +182,7 @@ def _has_shape_of(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.T
 
 
 def _lowered_values(
-    reference: Reference, program: ProgramRun, device: str
+    reference: Reference, program: ProgramRun, device: str, weights: ExportedWeights | None
 ) -> tuple[Fingerprints, list[torch.Tensor | None], Set[str]]:
     """The fingerprints of all values of the lowered graph in float64, what it returns, and operators without float64.
 
@@ -190,7 +193,7 @@ def _lowered_values(
     graph = reference.graph("", MODEL)
     assert graph is not None
     symbols = Symbols(known=program.symbols)
-    evaluation = Evaluation(reference, graph, Arithmetic.DOUBLE, device)
+    evaluation = Evaluation(reference, graph, Arithmetic.DOUBLE, device, weights=weights)
     held, used = Fingerprints(), _used(graph)
     last_readers = graph.last_readers(node.name for node in graph.nodes if node.name in used)
     with torch.no_grad():
@@ -200,7 +203,7 @@ def _lowered_values(
             except (NotEvaluableError, RunDirError) as error:
                 evaluation.failures[item.value.node] = str(error)
         for node in (node for node in graph.nodes if node.name in used):
-            is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT) or node.is_empty
+            is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT, NodeKind.INPUT)
             if is_evaluated and ValueKey(node.name) not in evaluation.values:
                 evaluation.run(node, symbols.value(node.size) if node.size else None)
             for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
@@ -240,13 +243,13 @@ def _nearest_lost(graph: Graph, lost: set[str], kept: Sequence[str]) -> Iterator
 
     Where there are some, the graph may have the numbers of the others by chance.
     """
-    waiting, seen = list(kept), set(kept)
+    waiting, seen, sources = list(kept), set(kept), _sources(graph)
     while waiting:
         name = waiting.pop()
         if name in lost:
             yield name
             continue
-        new = [read for read in graph.by_name[name].inputs if read not in seen]
+        new = [read for read in sources[name] if read not in seen]
         seen.update(new)
         waiting += new
 
@@ -254,20 +257,30 @@ def _nearest_lost(graph: Graph, lost: set[str], kept: Sequence[str]) -> Iterator
 def _first_lost(graph: Graph, lost: set[str], wrong: Sequence[str]) -> tuple[str, ...]:
     """The lost nodes behind wrong ones that read none that is lost, in order."""
     behind: set[str] = set()
-    waiting = list(wrong)
+    waiting, sources = list(wrong), _sources(graph)
     while waiting:
         name = waiting.pop()
         if name not in lost or name in behind:
             continue
         behind.add(name)
-        waiting += graph.by_name[name].inputs
-    first = [node.name for node in graph.nodes if node.name in behind and not behind.intersection(node.inputs)]
+        waiting += sources[name]
+    first = [node.name for node in graph.nodes if node.name in behind and not behind.intersection(sources[node.name])]
     return tuple(first[:_MAX_OPERATORS])
 
 
+def _sources(graph: Graph) -> Mapping[str, Sequence[str]]:
+    """The nodes that each node reads, and those that overwrote their memory before."""
+    writers: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, Sequence[str]] = {}
+    for node in graph.nodes:
+        found[node.name] = (*node.inputs, *(name for read in node.inputs for name in writers[base_name(graph, read)]))
+        for name in node.mutates:
+            writers[base_name(graph, name)].append(node.name)
+    return found
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
-    members = value if isinstance(value, list | tuple) else [value]
-    return [member for member in members if _has_numbers(member)]
+    return [member for member in (value if isinstance(value, list | tuple) else [value]) if _has_numbers(member)]
 
 
 def _has_numbers(value: Any) -> bool:

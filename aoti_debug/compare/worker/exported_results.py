@@ -235,6 +235,8 @@ def exported_results(
 
 
 def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
+    from torch.utils import _pytree as pytree
+
     program = source.program(Arithmetic.EAGER)
     states = dict(enumerate(source.run.states))
     began_alike: set[str] = set()
@@ -263,7 +265,8 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
                 deviating.append(replace(found, eager=found.eager.clone()))  # the next call overwrites it
             elif not is_small(found.change):
                 unjudged.add(name)
-    saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
+    given = [] if source.inputs is None else pytree.tree_leaves((source.inputs.args, dict(source.inputs.kwargs)))
+    saved_outputs.save(list(returned), folder / EXPORTED_EAGER, list(map(program.input, range(len(given)))))
     yield from undefined_results(source, program)
     yield from inexact_results(program)
     del program

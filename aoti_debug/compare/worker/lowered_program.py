@@ -107,7 +107,7 @@ def _evaluated(evaluation: Evaluation, graph: Graph, program: ProgramRun, device
     with torch.no_grad():
         for node in graph.nodes:
             begin.load(node.inputs)
-            is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT) or node.is_empty
+            is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT, NodeKind.INPUT)
             if not is_evaluated or begin.has(node.name):
                 continue
             evaluation.run(node, symbols.value(node.size) if node.size else None)

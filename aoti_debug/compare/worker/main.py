@@ -11,7 +11,7 @@ import ctypes
 import os
 import resource
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -36,6 +36,7 @@ from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
 from aoti_debug.compare.worker.region_values import evaluated, save_region
+from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.reference import program
@@ -189,7 +190,7 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
         torch_settings.apply(request.torch_settings)
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
-    weights = ExportedWeights(Path(request.exported) if request.exported else None)
+    weights = ExportedWeights(Path(request.exported) if request.exported else None, lambda: _given_inputs(request))
     locator = OperatorLocator(reference, device)
     evaluator = RegionEvaluator(reference, device, _metric(request.metric), folder, weights)
     traced = {element.launch: element for element in request.traced}
@@ -217,6 +218,21 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
             for result in exported_results(request, package, reference, device, weights, folder):
                 pipe.write(message_line(result) + "\n")
     pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")
+
+
+def _given_inputs(request: CompareRequest) -> Sequence[Any]:
+    """The leaves of the inputs of the run's calls; () if they are not known."""
+    from torch.utils import _pytree as pytree
+
+    if request.exported_run is None:
+        return ()
+    package = archive.inspect(request.package)
+    given = (
+        input_files.read(request.inputs, input_files.read_signature(package))
+        if request.inputs
+        else input_files.read_embedded(package)
+    )
+    return () if given is None else pytree.tree_leaves((given.args, dict(given.kwargs)))
 
 
 def _metric(text: str) -> Metric | None:

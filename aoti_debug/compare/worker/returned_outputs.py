@@ -128,7 +128,7 @@ def _judged_in_double(
     if outputs:
         for _ in range(source.run.calls - 1):
             program.call()
-        altered = altered_program(source.reference, program, source.run.last, source.device, outputs)
+        altered = altered_program(source.reference, program, source.run.last, source.device, outputs, source.weights)
         explained = {output.index for output in altered.outputs if output.explained >= EXPLAINED}
         kept = {output.index for output in altered.outputs if output.relative <= output.least}
         wrong -= following - explained

@@ -41,16 +41,15 @@ SEVERAL_SEEDS = "prims.inductor_seeds.default"
 SEEDS = (SEVERAL_SEEDS, "prims.inductor_seed.default")  # operators that draw the seeds of random numbers
 EXPORTED = "exported"  # the function of a graph before Inductor's decompositions and passes: none is compiled from it
 
-_VIEWS_OF_PARTS = ("split", "split_with_sizes", "unbind")  # they return several views
+_VIEWS_OF_PARTS = ("split", "split_with_sizes", "unbind")
 _VIEWS = frozenset(
     {"permute", "view", "expand", "slice", "select", "transpose", "t", "unsqueeze", "squeeze", "alias", "diagonal"}
-    | {"detach", "unfold", "_unsafe_view", "view_as_real", "view_as_complex", "as_strided"}
-    | {*_VIEWS_OF_PARTS}
+    | {"detach", "unfold", "_unsafe_view", "view_as_real", "view_as_complex", "as_strided", *_VIEWS_OF_PARTS}
 )
 
 _CASTS = frozenset(
-    {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other"}
-    | {"aten.type_as.default", "prims.convert_element_type.default"}
+    {"aten._to_copy.default", "aten.type_as.default", "prims.convert_element_type.default"}
+    | {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other"}
 )
 _MOVES = frozenset(
     {"cat", "stack", "index", "index_select", "gather", "embedding", "clone", "contiguous", "copy", "flip", "roll"}
@@ -212,9 +211,8 @@ class Graph:
     def is_overwritten_through(self, view: str) -> bool:
         """True if a node overwrites a view and what it is a view of, in which its value is found then."""
         base = next(iter(self.by_name[view].inputs), "")
-        return not set(self.mutators.get(view, ())).isdisjoint(self.mutators.get(base, ())) and is_view(
-            self.by_name[view]
-        )
+        shared = {*self.mutators.get(view, ())} & {*self.mutators.get(base, ())}
+        return bool(shared) and is_view(self.by_name[view])
 
     def base_of(self, value: ValueKey) -> ValueKey | None:
         """The value of the tensor that was overwritten together with a view of it; None for any other value."""
@@ -228,7 +226,7 @@ class Graph:
         if not node.inputs or not (is_view(node) or node.is_member or node.target == RESHAPE):
             return None
         base = self.by_name[node.inputs[0]]
-        is_part = is_view(base) and base.target.split(".")[1] in _VIEWS_OF_PARTS
+        is_part = is_view(base) and operator_name(base.target) in _VIEWS_OF_PARTS
         return None if node.is_member and not is_part else base
 
     def behind(self, name: str) -> tuple[Node, ...]:
@@ -326,6 +324,11 @@ class Reference:
 def is_view(node: Node) -> bool:
     """True if a node's result is a view of its first argument: other sizes and strides of the same memory."""
     return node.target.startswith("aten.") and node.target.split(".")[1] in _VIEWS and bool(node.inputs)
+
+
+def is_kept_input(graph: Graph, node: Node) -> bool:
+    """True for an input of a whole model that nothing overwrites: it is the same in every call of a run."""
+    return node.kind is NodeKind.INPUT and graph.name == "" and node.name not in graph.mutators
 
 
 def is_cast(node: Node) -> bool:

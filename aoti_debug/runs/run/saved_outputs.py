@@ -2,10 +2,12 @@
 
 The folder holds 0.safetensors, 1.safetensors, … in the order of the results. A number is saved as a tensor without
 dimensions. Another result that is no tensor has no file; a tensor that cannot be saved has the reason, as 0.unsaved.
+memory.json holds the inputs whose memory each result has, by their numbers.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ from aoti_debug.runs.rundir.formats import tensor_file_format
 if TYPE_CHECKING:
     import torch
 
-_SUFFIX, _UNSAVED = ".safetensors", ".unsaved"
+_SUFFIX, _UNSAVED, _MEMORY = ".safetensors", ".unsaved", "memory.json"
 
 
 def write_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
@@ -47,8 +49,11 @@ def write_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
     path.write_bytes(tensor_file_format.header(name, layout) + data)
 
 
-def save(result: Any, folder: Path) -> None:
+def save(result: Any, folder: Path, given: Any = ()) -> None:
     """Saves the tensors and numbers of a result, however they are nested. Runs in a child process.
+
+    Args:
+        given: the inputs of the call, nested as well.
 
     Raises:
         OSError: they cannot be written.
@@ -56,13 +61,45 @@ def save(result: Any, folder: Path) -> None:
     from torch.utils import _pytree as pytree
 
     folder.mkdir(parents=True, exist_ok=True)
-    for index, leaf in enumerate(pytree.tree_leaves(result)):
+    leaves, inputs = pytree.tree_leaves(result), [_memory(leaf) for leaf in pytree.tree_leaves(given)]
+    shared = {
+        index: [n for n, own in enumerate(inputs) if _overlap(_memory(leaf), own)] for index, leaf in enumerate(leaves)
+    }
+    (folder / _MEMORY).write_text(json.dumps({index: numbers for index, numbers in shared.items() if numbers}))
+    for index, leaf in enumerate(leaves):
         value = as_tensor(leaf)
         if value is not None:
             try:
                 write_tensor((folder / f"{index}{_SUFFIX}"), str(index), value)
             except TypeError as error:
                 (folder / f"{index}{_UNSAVED}").write_text(str(error), encoding="utf-8")
+
+
+def _memory(value: Any) -> range:
+    """The bytes of a tensor; none of another value, or of a tensor whose memory is hidden."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+        return range(0)
+    extent = 1 + sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
+    return range(value.data_ptr(), value.data_ptr() + extent * value.element_size())
+
+
+def _overlap(first: range, second: range) -> bool:
+    return max(first.start, second.start) < min(first.stop, second.stop)
+
+
+def shared_inputs(folder: Path) -> dict[int, tuple[int, ...]]:
+    """The numbers of the inputs whose memory each result had, by the index of the result; {} if that is not known.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        text = (folder / _MEMORY).read_text()
+    except FileNotFoundError:
+        return {}
+    return {int(index): tuple(numbers) for index, numbers in json.loads(text).items()}
 
 
 def as_tensor(value: Any) -> torch.Tensor | None:

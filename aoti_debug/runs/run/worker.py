@@ -139,7 +139,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         meter.write()
     _send(pipe, CallsDone(time.monotonic() - began))
     if request.outputs:
-        saved_outputs.save(result, Path(request.outputs))
+        saved_outputs.save(result, Path(request.outputs), (inputs.args, dict(inputs.kwargs)))
     _send(pipe, StageReached(RunStage.UNLOAD))
     del model, result
     gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ from tests.compare.anonymous_memory import growth
 FLOATS = (TensorType("float32", "cpu", ("4",), ("1",)),)
 SCALE = Node("scale", NodeKind.WEIGHT, "scale", types=FLOATS)
 STATE = Node("state", NodeKind.WEIGHT, "state", types=FLOATS)
+X = Node("x", NodeKind.INPUT, types=FLOATS)
 GRAPH = Graph(
     "",
     MODEL,
     (
         SCALE,
         STATE,
-        Node("x", NodeKind.INPUT, types=FLOATS),
+        X,
         Node("mul", NodeKind.CALL, "aten.mul.Tensor", ({"node": "x"}, {"node": "scale"}), types=FLOATS),
         Node("add", NodeKind.CALL, "aten.add.Tensor", ({"node": "x"}, {"node": "state"}), types=FLOATS),
         Node("copy", NodeKind.CALL, "aten.copy_.default", ({"node": "state"}, {"node": "x"}), mutates=("state",)),
@@ -85,6 +87,28 @@ def test_a_region_may_end_in_weights() -> None:
     assert (set(nodes), used) == ({"mul", "scale"}, (ValueKey("x"),))
     with pytest.raises(NotClosedError):
         slice_to(GRAPH, ValueKey("add"), known, Symbols(), takes_weights=True)
+
+
+def test_a_region_may_end_in_an_input_that_no_launch_reads() -> None:
+    with pytest.raises(NotClosedError, match="it depends on the input x, which it does not read"):
+        slice_to(GRAPH, ValueKey("mul"), {ValueKey("scale")}, Symbols())
+    nodes, used = slice_to(GRAPH, ValueKey("mul"), {ValueKey("scale")}, Symbols(), takes_weights=True)
+    assert (set(nodes), used) == ({"mul", "x"}, (ValueKey("scale"),))
+    body = replace(GRAPH, name="body")  # what it is passed is no input of the model
+    with pytest.raises(NotClosedError):
+        slice_to(body, ValueKey("mul"), {ValueKey("scale")}, Symbols(), takes_weights=True)
+
+
+def test_an_input_that_no_launch_reads() -> None:
+    x = torch.arange(4.0)
+    evaluated = evaluation(ExportedWeights(None, lambda: [x]))
+    evaluated.run(X)
+    assert torch.equal(evaluated.value(ValueKey("x")), x.double())
+    for leaves in ([], [x, x], [x.half()], [torch.zeros(5)], [3]):
+        unknown = evaluation(ExportedWeights(None, lambda given=leaves: given))  # type: ignore[misc]
+        unknown.run(X)
+        with pytest.raises(NotEvaluableError, match="it depends on the input x, which it does not read"):
+            unknown.value(ValueKey("x"))
 
 
 def test_what_is_overwritten_stays_as_it_is_in_the_archive(weights: ExportedWeights) -> None:

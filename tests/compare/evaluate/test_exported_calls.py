@@ -283,6 +283,49 @@ def test_results_that_are_not_exact_are_noted_once_for_a_node() -> None:
     assert not exact.inexact
 
 
+class Filled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x.expand(3, 2, 8).fill_(2.0)
+        return x + 1
+
+
+class Windows(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.sin()
+        y.as_strided((3, 4), (2, 1)).mul_(2)
+        return y + 1
+
+
+def test_elements_that_are_one_place_in_memory_are_filled_in_any_order() -> None:
+    x = torch.randn(2, 8)
+    for arithmetic in (Arithmetic.EAGER, Arithmetic.DOUBLE):
+        called = calls(exported(Filled(), x), x, arithmetic)
+        assert torch.equal(called.call()[0].float(), torch.full((2, 8), 3.0))
+        assert not called.inexact
+
+
+def test_elements_that_are_one_place_in_memory_and_are_read_and_written() -> None:
+    x = torch.randn(2, 8)
+    program = exported(Windows(), x)
+    called = calls(program, x)
+    assert torch.equal(called.call()[0], program.module()(x))
+    assert called.inexact["mul_"].is_open
+    assert called.inexact["mul_"].seen.startswith("overwrites a tensor of which several elements are one place")
+    with pytest.raises(NotEvaluableError, match=r"aten\.mul_\.Tensor overwrites a tensor of which several elements"):
+        calls(program, x, Arithmetic.DOUBLE).call()
+
+
+def test_what_is_copied_from_may_have_elements_that_are_one_place_in_memory() -> None:
+    class Copied(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.zeros(4, 8)
+            y[1:3] = x[0].expand(2, 8)
+            return y + x.sum()
+
+    x = torch.randn(2, 8)
+    assert calls(exported(Copied(), x), x, Arithmetic.DOUBLE).call()[0].shape == (4, 8)
+
+
 class Coins(nn.Module):
     def forward(self, p: Tensor) -> Tensor:
         return torch.bernoulli(p)

@@ -16,6 +16,7 @@ from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.protocol.measurement import LARGEST, LEAST, AlteredProgram
 from aoti_debug.compare.protocol.messages import message_line, read_message
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
+from aoti_debug.compare.suspects import alteration_of
 from aoti_debug.compare.worker.altered import Fingerprints, WrongOutput, altered_program, fingerprint
 from aoti_debug.package.reference.program import (
     EXPORTED,
@@ -283,3 +284,35 @@ def test_a_step_between_integers_that_a_cast_rounds_to_is_no_proof(tmp_path: Pat
     found = altered(tmp_path, graph(EXPORTED, before, ["cast"]), graph(MODEL, after, ["cast"]), [0])
     (output,) = found.outputs
     assert (output.relative > LEAST, output.relative < output.least, found.is_rounded) == (True, True, True)
+
+
+def test_what_a_node_overwrites_through_a_view(tmp_path: Path) -> None:
+    before = graph(
+        EXPORTED,
+        [
+            ("sin", "aten.sin.default", ("%x",)),
+            ("half", "aten.slice.Tensor", ("%sin", 0, 0, 4)),
+            ("add_", "aten.add_.Tensor", ("%half", "%half")),
+            ("mul", "aten.mul.Tensor", ("%sin", 3.0)),
+        ],
+        ["mul"],
+    )
+    nodes = [replace(node, mutates=("half",)) if node.name == "add_" else node for node in before.nodes]
+    after = graph(
+        MODEL,
+        [
+            ("sin", "aten.sin.default", ("%x",)),
+            ("half", "aten.slice.Tensor", ("%sin", 0, 0, 4)),
+            ("add", "aten.add.Tensor", ("%half", "%half")),
+            ("cat", "aten.constant_pad_nd.default", ("%add", [0, 4], 0.0)),  # what was not added to is lost
+            ("mul", "aten.mul.Tensor", ("%cat", 3.0)),
+        ],
+        ["mul"],
+    )
+    found = altered(tmp_path, replace(before, nodes=tuple(nodes)), after, [0])
+    assert found.lost == ("add_",)
+    reference = Reference(FORMAT, torch.__version__, (after,), exported=(replace(before, nodes=tuple(nodes)),))
+    (lost,) = alteration_of(found, reference).lost
+    assert lost.sentence == (
+        "it has no value like that of sin after add_ = aten.add_.Tensor(half, half): the change may begin there"
+    )

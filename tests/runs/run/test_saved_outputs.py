@@ -35,3 +35,12 @@ def test_a_tensor_that_cannot_be_saved_has_the_reason(tmp_path: Path) -> None:
     assert list(saved_outputs.saved(tmp_path)) == [1]
     assert saved_outputs.unsaved(tmp_path) == {0: "a tensor of float32, torch.sparse_coo, cannot be saved"}
     assert saved_outputs.unsaved(tmp_path / "none") == {}
+
+
+def test_the_inputs_whose_memory_results_have(tmp_path: Path) -> None:
+    x, y = torch.arange(6.0), torch.arange(4.0)
+    own = torch.zeros(2, 3)
+    saved_outputs.save([own, {"a": x[2:4], "n": 3}, y.expand(2, 4), x[:0]], tmp_path, ((x, 1), {"y": y[2:]}))
+    assert saved_outputs.shared_inputs(tmp_path) == {1: (0,), 3: (2,)}
+    assert saved_outputs.saved(tmp_path).keys() == {0, 1, 2, 3, 4}
+    assert saved_outputs.shared_inputs(tmp_path / "none") == {}

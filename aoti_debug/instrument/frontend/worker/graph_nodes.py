@@ -103,6 +103,8 @@ def _target(target: Any) -> str:
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"{HIGHER_ORDER}{target.name()}"
+    if isinstance(target, torch._ops.OpOverloadPacket) and "default" in target.overloads():
+        return str(target.default)
     return f"{target.__module__}.{target.__qualname__}"
 
 

@@ -124,7 +124,7 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
         kind=finding.kind,
         head=findings.to_json(finding),
         run=None if run is None else _facts(run, redaction),
-        contexts=() if redaction.removes_source else _contexts(frames, run),
+        contexts=() if redaction.removes_source else _contexts(frames, run, finding.warnings),
         sources=sources,
         data=data,
         steps=tuple({**asdict(step), "text": redaction.redact(step.text)} for step in subject.steps),
@@ -142,12 +142,20 @@ def _title(kind: FindingKind, subject: ReportSubject) -> str:
     return f"{kind.title}: {subject.model}, {name}" if subject.model else f"{kind.title}: {name}"
 
 
-def _contexts(frames: Sequence[ModelLine], run: RunDir | None) -> tuple[source_text.LaunchContext, ...]:
-    """The model lines with their neighbours; a run not made on this account may name any file of this machine."""
-    is_made_here = run is not None and run.is_made_here
-    return tuple(
-        source_text.context_of(frame) if is_made_here else source_text.recorded_line(frame) for frame in frames
-    )
+def _contexts(
+    frames: Sequence[ModelLine], run: RunDir | None, notes: Sequence[str]
+) -> tuple[source_text.LaunchContext, ...]:
+    """The model lines with their neighbours; a run not made on this account may name any file of this machine.
+
+    Args:
+        notes: that are told above these lines: what they say is not said again.
+    """
+    if run is not None and run.is_made_here:
+        return tuple(map(source_text.context_of, frames))
+    is_told = run is None or any(source_text.NOT_MADE_HERE in note for note in notes)
+    why = "" if is_told else f"the run {source_text.NOT_MADE_HERE}: "
+    remarks = (f"{why}files of this machine are not read", *[""] * len(frames))
+    return tuple(map(source_text.recorded_line, frames, remarks))
 
 
 def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def editor_links(runs: Iterable[RunDir], lines: Iterable[ModelLine] = ()) -> Map
     return {file: f"{_SCHEME}{quote(file)}" for file in sorted(shown) if os.path.isabs(file) and Path(file).is_file()}
 
 
+NOT_MADE_HERE = "was not made on this account"
 CONTEXT_LINES = 6  # before and after
 _LARGEST = 4 << 20  # bytes of a source file that is read
 _MAX_CHARACTERS = 200_000  # of a source that is shown
@@ -79,10 +80,10 @@ def context_of(frame: ModelLine) -> LaunchContext:
     return context_in(frame, lines)
 
 
-def recorded_line(frame: ModelLine) -> LaunchContext:
+def recorded_line(frame: ModelLine, remark: str) -> LaunchContext:
     """A frame's line alone, as it was recorded."""
     lines = (Line(frame.line, frame.text, marked=True),) if frame.text else ()
-    return LaunchContext(frame, lines, "the run was not made on this account: files of this machine are not read")
+    return LaunchContext(frame, lines, remark)
 
 
 def context_in(frame: ModelLine, lines: list[str]) -> LaunchContext:

@@ -8,7 +8,9 @@ import pytest
 
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
+from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.report import compact_launches, report
 from aoti_debug.views.report import document as shown_launches
 from aoti_debug.views.report.document import Document, document_of
@@ -41,6 +43,22 @@ def test_a_fault_is_marked(tmp_path: Path) -> None:
     assert (document.run["state"], document.run["launches"]) == ("fault", 2)
     assert [context.frame.line for context in document.contexts] == [28]
     assert [source.name for source in document.sources] == ["cpp_fused_mul_0"]
+
+
+def test_a_page_says_once_that_its_run_is_not_of_this_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = report.of_run(run(tmp_path))
+    where = subject.finding.where
+    assert where is not None
+    other = replace(where, frame=ModelLine("other.py", 3, "forward", "y"))
+    subject = replace(subject, finding=replace(subject.finding, origin=other))
+    monkeypatch.setattr(RunDir, "is_made_here", False)
+    remarks = [context.remark for context in document_of(subject).contexts]
+    assert remarks == ["the run was not made on this account: files of this machine are not read", ""]
+    noted = replace(
+        subject.finding, warnings=("the launch was not replayed: its package was not made on this account",)
+    )
+    remarks = [context.remark for context in document_of(replace(subject, finding=noted)).contexts]
+    assert remarks == ["files of this machine are not read", ""]
 
 
 def test_a_triage_shows_what_all_its_runs_recorded(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
-from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.report import compact_launches, report
 from aoti_debug.views.report import document as shown_launches
 from aoti_debug.views.report.document import Document, document_of
@@ -51,12 +50,11 @@ def test_a_page_says_once_that_its_run_is_not_of_this_account(tmp_path: Path, mo
     assert where is not None
     other = replace(where, frame=ModelLine("other.py", 3, "forward", "y"))
     subject = replace(subject, finding=replace(subject.finding, origin=other))
-    monkeypatch.setattr(RunDir, "is_made_here", False)
+    assert subject.run is not None
+    monkeypatch.setitem(vars(subject.run), "is_made_here", False)
     remarks = [context.remark for context in document_of(subject).contexts]
     assert remarks == ["the run was not made on this account: files of this machine are not read", ""]
-    noted = replace(
-        subject.finding, warnings=("the launch was not replayed: its package was not made on this account",)
-    )
+    noted = replace(subject.finding, warnings=("its package was not made on this account",))
     remarks = [context.remark for context in document_of(replace(subject, finding=noted)).contexts]
     assert remarks == ["files of this machine are not read", ""]
 

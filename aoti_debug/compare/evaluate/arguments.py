@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import dtypes, wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
+from aoti_debug.compare.protocol.request import is_kept_input
 from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, TensorType, is_kept_input
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, TensorType
 
 if TYPE_CHECKING:
     import torch

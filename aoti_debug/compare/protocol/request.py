@@ -13,7 +13,7 @@ from typing import Any
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.user_code import UserFunction
 from aoti_debug.compare.protocol.bad_elements import TracedElement
-from aoti_debug.package.reference.program import ValueKey
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, ValueKey
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class KnownValue:
     value: ValueKey
     recorded: Recorded
     parts: tuple[Recorded, ...] = ()
+
+
+def is_kept_input(graph: Graph, node: Node) -> bool:
+    """True for an input of a whole model that nothing overwrites: it is the same in every call of a run."""
+    return node.kind is NodeKind.INPUT and graph.name == "" and node.name not in graph.mutators
 
 
 @dataclass(frozen=True, kw_only=True)

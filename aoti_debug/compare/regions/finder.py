@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Set
 from functools import cached_property
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region, is_kept_input
 from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValues, Write, frame_of
 from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey, is_kept_input
+from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

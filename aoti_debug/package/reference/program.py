@@ -326,11 +326,6 @@ def is_view(node: Node) -> bool:
     return node.target.startswith("aten.") and node.target.split(".")[1] in _VIEWS and bool(node.inputs)
 
 
-def is_kept_input(graph: Graph, node: Node) -> bool:
-    """True for an input of a whole model that nothing overwrites: it is the same in every call of a run."""
-    return node.kind is NodeKind.INPUT and graph.name == "" and node.name not in graph.mutators
-
-
 def is_cast(node: Node) -> bool:
     """True if a node only converts a tensor to another dtype, device or layout."""
     return node.target in _CASTS

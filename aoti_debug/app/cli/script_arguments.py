@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
+from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Observer
@@ -66,6 +68,27 @@ def of(context: click.Context, target: str, *, is_module: bool) -> UserScript | 
     if torch_compile:
         raise UsageError("--torch-compile is for a SCRIPT.py", hint="leave out --torch-compile")
     return None
+
+
+def misplaced(context: click.Context, script: UserScript) -> str:
+    """A sentence about the options of this command behind a script whose text has none of these names; "" without any.
+
+    The script gets them all the same. Of a module nothing is said: its text is not looked for.
+    """
+    options = {name for one in context.command.params for name in one.opts if name.startswith("--")}
+    given = [name for word in script.arguments if (name := word.partition("=")[0]) in options]
+    if script.is_module or not given:
+        return ""
+    try:
+        text = Path(script.target).read_text(encoding="utf-8", errors="replace").replace("-", "_")
+    except OSError:  # whoever starts it says so
+        return ""
+    unknown = [name for name in dict.fromkeys(given) if name.removeprefix("--").replace("-", "_") not in text]
+    if not unknown:
+        return ""
+    names = wording.join_truncated(unknown, 3)
+    file = Path(script.target).name
+    return f"note: {names} behind {file}: the script gets what stands there; options of aoti-debug come before {file}"
 
 
 class PassedThrough(Observer):

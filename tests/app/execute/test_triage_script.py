@@ -291,6 +291,35 @@ def test_a_script_without_packages(
     assert [path.name for path in tmp_path.iterdir()] == ["serve.py"]
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "text", "named"),
+    [
+        ("triage", ("serve.py", "--verbose", "--guards=1", "x"), "", "--verbose, --guards"),
+        ("triage", ("--verbose", "serve.py", "verbose"), "", ""),
+        ("triage", ("serve.py", "--verbose", "--time-limit", "7"), "'verbose' + '--time_limit'", ""),
+        ("exec", ("serve.py", "--level", "2"), "", "--level"),
+        ("triage", ("-m", "serve", "--verbose"), "", ""),
+    ],
+)
+def test_an_option_that_only_the_script_gets(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    words: tuple[str, ...],
+    text: str,
+    named: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("serve.py").write_text(f"import sys\n{text}\nsys.exit(2)\n")
+    main.run([command, *words])
+    error = " ".join(capfd.readouterr().err.split())
+    said = (
+        f"note: {named} behind serve.py: the script gets what stands there; options of aoti-debug come before serve.py"
+    )
+    assert (said in error) if named else ("behind" not in error)
+
+
 @pytest.mark.parametrize(("code", "first"), [(0, ""), (3, f"{STDERR}; ")])
 def test_a_script_that_writes_a_program_and_calls_none(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: int, first: str

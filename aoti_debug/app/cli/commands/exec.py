@@ -74,6 +74,7 @@ def command(
         sys.stdout.flush()
         sys.stderr.flush()
         os.execv(sys.executable, chosen_script.python_command)
+    print_lines(filter(None, [script_arguments.misplaced(context, chosen_script)]), err=True)
     executed = execute(chosen_script, chosen, PassedThrough())
     print_lines(outcome_lines(executed, width(err=True), is_compiling=torch_compile), err=True)
     if json_file is not None:

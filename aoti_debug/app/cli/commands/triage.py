@@ -194,6 +194,7 @@ def command(
     if script is not None:
         _check_script(context, script)
         script = replace(script, stdout=sys.stderr.fileno() if as_json else None)
+        print_lines(filter(None, [script_arguments.misplaced(context, script)]), err=True)
     elif not is_core:
         threading.Thread(target=_prepare, args=(model,), daemon=True).start()  # while torch is imported
     with StepLines(last) as progress:

@@ -31,7 +31,7 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
     UndefinedResult,
 )
-from aoti_debug.compare.worker.altered import WrongOutput, altered_program
+from aoti_debug.compare.worker.altered_program import WrongOutput, altered_program
 from aoti_debug.compare.worker.exported_program import (
     MAX_TRIED,
     ExportedSource,

@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import FaultyOutput
 from aoti_debug.compare.worker import returned_outputs
-from aoti_debug.compare.worker.altered import WrongOutput
+from aoti_debug.compare.worker.altered_program import WrongOutput
 from aoti_debug.compare.worker.exported_program import undefined_results
 from aoti_debug.compare.worker.returned_outputs import LeftOpen, keeps_choices, left_open, undecided
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference

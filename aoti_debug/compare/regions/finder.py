@@ -16,7 +16,7 @@ from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region, is
 from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValues, Write, frame_of
 from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import FOLDING, MODEL, Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -110,7 +110,7 @@ class RegionFinder:
         """
         self._run = run
         self.values = RecordedValues(run, reference, frame)
-        self._strides = buffer_strides(run.manifest)
+        self._strides = {name: buffer_strides(run.manifest, name) for name in (FOLDING, MODEL)}
         self._begins: dict[Frame, _Begin] = {}
 
     @cached_property
@@ -256,7 +256,8 @@ class RegionFinder:
         if saved is None or not saved.path:
             reason = f": {saved.reason}" if saved is not None and saved.reason else ""
             raise NotClosedError(f"{argument.name} of {launch.id} was not saved{reason}")
-        strides = self._strides.get(argument.name) or self._strides.get(argument.spec.base, ())
+        of_function = self._strides.get(launch.site.function, {})
+        strides = of_function.get(argument.name) or of_function.get(argument.spec.base, ())
         return Recorded(launch.id, argument.name, str(self._run.tensor_path(saved)), strides, storage_of(argument))
 
 

@@ -31,7 +31,7 @@ def fault_region(run: RunDir, reference: Reference, launch: Launch) -> Region | 
     held = [value for a in launch.args if a.written and (value := values.held_by(launch, a)) is not None]
     targets = [*held, *(ValueKey(v.node, after) for v in held for after in graph.mutators.get(v.node, ()))]
     symbols = values.symbols(launch)
-    strides = buffer_strides(run.manifest)
+    strides = buffer_strides(run.manifest, launch.site.function)
 
     def recorded(of: Launch, argument: Argument, phase: Phase) -> Recorded | None:
         saved = argument.files.get(phase)

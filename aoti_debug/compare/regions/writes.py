@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from aoti_debug.package.manifest import Kernel, Manifest
+from aoti_debug.package.reference.program import MODEL
 from aoti_debug.runs.diagnosis.dataflow import ByteRange
 
 T = TypeVar("T")
@@ -45,9 +46,9 @@ def begins_with_a_store(kernel: Kernel, parameter: str) -> bool:
     return kernel.language == "cpp" and re.search(alias, kernel.source) is not None
 
 
-def buffer_strides(manifest: Manifest) -> Mapping[str, tuple[str, ...]]:
-    """The strides of buffers, inputs and weights, as expressions, by name."""
-    strides = {promise.name: promise.strides for promise in manifest.promises}
+def buffer_strides(manifest: Manifest, function: str = MODEL) -> Mapping[str, tuple[str, ...]]:
+    """The strides of the buffers of a function, of inputs and of weights, as expressions, by name."""
+    strides = {promise.name: promise.strides for promise in manifest.promises if promise.function == function}
     return strides | {constant.name: tuple(map(str, constant.strides)) for constant in manifest.constants}
 
 

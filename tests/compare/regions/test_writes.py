@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import random
 import time
+from unittest.mock import MagicMock
 
 import pytest
 
-from aoti_debug.compare.regions.writes import LastWrites, begins_with_a_store, stores_to
-from aoti_debug.package.manifest import Kernel
+from aoti_debug.compare.regions.writes import LastWrites, begins_with_a_store, buffer_strides, stores_to
+from aoti_debug.package.manifest import Kernel, Manifest, Promise
+from aoti_debug.package.reference.program import FOLDING
 from aoti_debug.runs.diagnosis.dataflow import ByteRange
 
 HEAD = 'extern "C" void cpp_fused_add_0(float* in_out_ptr0,\n const float* in_ptr0)\n{\n'
@@ -103,3 +105,12 @@ def test_ten_thousand_writes_and_reads_are_fast() -> None:
         for weight in range(4):
             assert writes.covering(span(-1000 - weight, -999 - weight)) is None
     assert time.process_time() - began < 2
+
+
+def test_each_function_has_buffers_of_its_own() -> None:
+    folded = Promise("buf0", "cpu", "float32", ("6", "6"), ("1", "6"), FOLDING)
+    manifest = MagicMock(
+        Manifest, promises=(folded, Promise("buf0", "cpu", "float32", ("3", "6"), ("6", "1"))), constants=()
+    )
+    assert buffer_strides(manifest) == {"buf0": ("6", "1")}
+    assert buffer_strides(manifest, FOLDING) == {"buf0": ("1", "6")}

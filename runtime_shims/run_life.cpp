@@ -208,7 +208,7 @@ uint32_t read_level_locked() {
   return level;
 }
 
-uint32_t read_level() {
+__attribute__((noinline)) uint32_t read_level() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const uint32_t level = g_level.load();
   return level != kLevelUnread ? level : read_level_locked();

@@ -15,6 +15,7 @@
 #include "launches/inspector.h"
 #include "launches/jitter.h"
 #include "launches/launch_guards.h"
+#include "launches/launch_name.h"
 #include "launches/launch_record.h"
 #include "launches/replay_statistics.h"
 #include "launches/side_streams.h"
@@ -71,6 +72,15 @@ bool wants_summaries(const CallState& call) {
   return call.capturing ? call.captured != nullptr && summaries.is_open() : summaries.wants(call.call);
 }
 
+// Whether launches of the call are recorded and named on a device, and nothing else is done with them.
+bool names_only(const CallState& call) {
+  const Run& run = *call.run;
+  const bool is_plain = call.level == LEVEL_NAMES && run.config.level == LEVEL_NAMES && run.has_device;
+  const bool is_looked_at = call.summarised || call.watching || call.flight || run.config.inspector != nullptr;
+  const bool is_changed = call.substituting || call.guards != nullptr || run.config.jitter.is_on;
+  return is_plain && !is_looked_at && !is_changed && call.queue == nullptr && run.store == nullptr;
+}
+
 // What becomes of the tensors of a call that is captured.
 std::string capture_text(const CallState& call) {
   const std::string begin = "a CUDA graph is being captured: ";
@@ -123,6 +133,8 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
     run->open_flight();
     call->flight = run->flight.is_open();
   }
+  call->names_only = names_only(*call);
+  call->selects_all = run->selects_all();
   if (run->has_device) record_clock(*call);
   record_call_begin(*call, capturing, run->journal.now_ns());
   if (capturing && run->config.level != LEVEL_NAMES && run->notices.is_first(Notice::kCapture)) {
@@ -179,29 +191,11 @@ void guarded_launch(const Work& work) {
   });
 }
 
-AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
-                                   uint32_t n_values, const void* return_address) {
-  ThreadState* thread = this_thread_state();
-  if (thread == nullptr || thread->call == nullptr) return AOTI_DEBUG_RUN;
-  CallState& call = *thread->call;
+// What is done before a launch that is more than named. `n_recorded`: how many of its values are recorded.
+__attribute__((noinline)) AotiDebugLaunchAction look_before(LaunchState* launch, const AotiDebugValue* values,
+                                                            uint32_t n_values, uint32_t n_recorded) {
+  CallState& call = *launch->call;
   Run* run = call.run;
-  thread->return_address = return_address;
-  LaunchState* launch = launch_in(storage);
-  launch->call = &call;
-  launch->site = site;
-  launch->on_side = std::exchange(thread->changes_stream, false) && enter_stream(call, thread->next_stream);
-  launch->outer = call.innermost;
-  launch->launch = call.launches++;
-  if (run->config.jitter.is_on) delay_before(run->config.jitter, call.call, launch->launch);
-  launch->sequence = run->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
-  launch->generation = run->generation;
-  launch->selected = call.inspecting && run->selects(*site, call.kind, call.call, launch->launch);
-  launch->grid_seen = false;
-  launch->substitution = call.substituting ? run->substitutions->find(call.id(launch->launch)) : nullptr;
-  call.innermost = launch;
-  if (!run->closed.load(std::memory_order_relaxed)) control.count_launch(launch->sequence, site->id);
-  launch->begin_ns = run->journal.now_ns();
-  const uint32_t n_recorded = record_launch_begin(*launch, values, n_values);
   if (call.flight) record_flight(*launch, values, n_values);
   if (call.watching) watch(*launch, values, PHASE_BEFORE);
   const bool inspected = launch->selected && run->config.inspector != nullptr;
@@ -218,6 +212,34 @@ AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite
   return action;
 }
 
+AotiDebugLaunchAction begin_launch(AotiDebugLaunch* storage, const AotiDebugSite* site, const AotiDebugValue* values,
+                                   uint32_t n_values, const void* return_address) {
+  ThreadState* thread = this_thread_state();
+  if (thread == nullptr || thread->call == nullptr) return AOTI_DEBUG_RUN;
+  CallState& call = *thread->call;
+  Run* run = call.run;
+  thread->return_address = return_address;
+  LaunchState* launch = launch_in(storage);
+  launch->call = &call;
+  launch->site = site;
+  launch->on_side = std::exchange(thread->changes_stream, false) && enter_stream(call, thread->next_stream);
+  launch->outer = call.innermost;
+  launch->launch = call.launches++;
+  if (!call.names_only && run->config.jitter.is_on) delay_before(run->config.jitter, call.call, launch->launch);
+  launch->sequence = run->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  launch->generation = run->generation;
+  launch->selected = call.inspecting && (call.selects_all || run->selects(*site, call.kind, call.call, launch->launch));
+  launch->grid_seen = false;
+  launch->substitution = call.substituting ? run->substitutions->find(call.id(launch->launch)) : nullptr;
+  call.innermost = launch;
+  if (!run->closed.load(std::memory_order_relaxed)) control.count_launch(launch->sequence, site->id);
+  launch->begin_ns = run->journal.now_ns();
+  const uint32_t n_recorded = record_launch_begin(*launch, values, n_values);
+  if (!call.names_only) return look_before(launch, values, n_values, n_recorded);
+  if (launch->selected) name_launch(*launch, PHASE_BEFORE, launch->begin_ns);
+  return AOTI_DEBUG_RUN;
+}
+
 void report_fault(const LaunchState& launch, int32_t status, const char* message) {
   CallState& call = *launch.call;
   call.fault_seen = true;
@@ -232,6 +254,25 @@ void report_fault(const LaunchState& launch, int32_t status, const char* message
   print_fault(call.thread->text, prefix, launch.site->kernel, what);
 }
 
+// What is done after a launch that is more than named, or that has failed.
+__attribute__((noinline)) void look_after(const LaunchState& launch, const AotiDebugValue* values, int32_t status,
+                                          const char* message, uint64_t now_ns) {
+  CallState& call = *launch.call;
+  if (call.guards != nullptr) check_guards(launch);
+  if (status != 0) report_fault(launch, status, message);
+  if (call.watching && status == 0) watch(launch, values, PHASE_AFTER);
+  const bool inspected = launch.selected && status == 0 && call.run->config.inspector != nullptr;
+  if (inspected) call_inspector(launch, values, PHASE_AFTER);
+  if (launch.selected) inspect(launch, values, PHASE_AFTER, status == 0, now_ns);
+  if (call.queue != nullptr && !call.deferring) call.queue->settle(false);
+  if (call.watching && (call.joins || !call.deferring)) show_measured(call, false);
+  if (launch.substitution != nullptr && status == 0) replace_results(launch, values);
+  if (status != 0) {
+    show_measured(call, false);
+    call.thread->flush_text(now_ns);
+  }
+}
+
 void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t status, const char* message) {
   CallState& call = *launch->call;
   Run* run = call.run;
@@ -240,24 +281,20 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   const bool stopped = aoti_debug_level() == 0;  // then generated code says no grids, and no later launch, any more
   launch->grid_seen |= stopped;
   AfterLaunch due{false, true};
-  if (call.crumbs && status == 0) due = run->crumbs.due(call.stream_slot, call.own_slot, now_ns, launch->sequence);
+  if (call.crumbs && status == 0) {
+    const bool is_paced = call.paced && call.own_paced;
+    due =
+        is_paced ? run->crumbs.due(call.stream_slot, call.own_slot, now_ns, launch->sequence) : AfterLaunch{true, true};
+  }
   const bool crumb = due.crumb;
   call.deferring = status == 0 && !stopped && (call.joins || (call.may_defer && !due.statistics));
   record_launch_end(*launch, values, status, crumb, now_ns);
   call.last_sequence = launch->sequence;
   if (crumb) run->crumbs.write(call.stream, call.stream_slot, launch->sequence);
-  if (call.guards != nullptr) check_guards(*launch);
-  if (status != 0) report_fault(*launch, status, message);
-  if (call.watching && status == 0) watch(*launch, values, PHASE_AFTER);
-  const bool inspected = launch->selected && status == 0 && run->config.inspector != nullptr;
-  if (inspected) call_inspector(*launch, values, PHASE_AFTER);
-  if (launch->selected) inspect(*launch, values, PHASE_AFTER, status == 0, now_ns);
-  if (call.queue != nullptr && !call.deferring) call.queue->settle(false);
-  if (call.watching && (call.joins || !call.deferring)) show_measured(call, false);
-  if (launch->substitution != nullptr && status == 0) replace_results(*launch, values);
-  if (status != 0) {
-    show_measured(call, false);
-    call.thread->flush_text(now_ns);
+  if (!call.names_only || status != 0) {
+    look_after(*launch, values, status, message, now_ns);
+  } else if (launch->selected) {
+    name_launch(*launch, PHASE_AFTER, now_ns);
   }
   if (run->journal.has_stopped() || run->store != nullptr) run->note_stops();
   if (launch->on_side) leave_stream(call);
@@ -333,6 +370,7 @@ uint32_t aoti_debug_allocate(uint32_t allocation, const char* name, int64_t ndim
 }
 
 const char* aoti_debug_stopped(void) {
+  if (!Run::any_stopped()) return nullptr;
   const ThreadState* thread = this_thread_state();
   if (thread == nullptr || thread->call == nullptr) return nullptr;
   return thread->run->stopped();

@@ -2,6 +2,7 @@
 // and each captured call.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -48,28 +49,25 @@ class Crumbs {
   // How many replays of a captured call have begun.
   uint32_t replays(uint16_t slot) const { return __atomic_load_n(&slots()[slot].replays, __ATOMIC_ACQUIRE); }
 
+  // Has the pace of a slot decide for one call, until that gives it back. False while it does for another: a model runs
+  // in one thread at a time; where two calls meet nevertheless, every launch of the second has a crumb.
+  bool claim(uint16_t slot) { return !paces_[slot].claimed.exchange(true, std::memory_order_acquire); }
+  void give_back(uint16_t slot) { paces_[slot].claimed.store(false, std::memory_order_release); }
+
   // What follows the launch `sequence`, which ends now. `own`: the slot of its call's own stream, which knows how fast
-  // the launches of all streams of the call follow each other; kNoSlot: it has none.
+  // the launches of all streams of the call follow each other; kNoSlot: it has none. The call has claimed both.
   AfterLaunch due(uint16_t slot, uint16_t own, uint64_t now_ns, uint32_t sequence) {
     Pace& mine = paces_[slot];
     Pace& whole = own == kNoSlot ? mine : paces_[own];
-    const std::unique_lock<std::mutex> lock(whole.mutex, std::try_to_lock);
-    if (!lock.owns_lock()) return {true, true};
     if (mine.every == 0) {
       const CrumbSlot& read = slots()[&whole - paces_];
       whole.rate.add(now_ns, sequence, [&read] { return __atomic_load_n(&read.completed, __ATOMIC_RELAXED); });
     }
-    if (&mine == &whole) return mine.pace.due(mine.every, whole.rate);
-    const std::unique_lock<std::mutex> side(mine.mutex, std::try_to_lock);
-    return side.owns_lock() ? mine.pace.due(mine.every, whole.rate) : AfterLaunch{true, true};
+    return mine.pace.due(mine.every, whole.rate);
   }
 
-  // Whether the last launch of a call has no crumb yet.
-  bool take_last(uint16_t slot) {
-    Pace& mine = paces_[slot];
-    const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
-    return !lock.owns_lock() || mine.pace.take_last();
-  }
+  // Whether the last launch of the call that has claimed the slot has no crumb yet.
+  bool take_last(uint16_t slot) { return paces_[slot].pace.take_last(); }
 
   // Asks the device to store `sequence` once it has completed what was enqueued on `stream` so far.
   bool write(void* stream, uint16_t slot, uint32_t sequence) const;
@@ -82,11 +80,10 @@ class Crumbs {
   static constexpr uint32_t kCaptured = 512;  // at most so many of them
   static constexpr size_t kBytes = sizeof(CrumbHeader) + kSlots * sizeof(CrumbSlot);
 
-  // A model runs in one thread at a time. Where two meet nevertheless, the second writes a crumb and does not wait.
   struct Pace {
-    std::mutex mutex;
     LaunchRate rate;
     CrumbPace pace;
+    std::atomic<bool> claimed{false};
     uint64_t every = 0;  // after so many launches; 0: as the pace decides
   };
 

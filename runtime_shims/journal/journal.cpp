@@ -244,28 +244,29 @@ uint32_t JournalWriter::find_layout(const TensorMeta& meta) {
     memset(table_.get(), 0, kTableSize * sizeof(table_[0]));
     place = static_cast<uint32_t>(mixed >> 32) % kTableSize;
   }
-  const Layout layout{0,           meta.dtype, meta.device_type,    meta.device_index,
-                      meta.layout, meta.ndim,  meta.storage_offset, meta.storage_bytes};
   const auto dims = static_cast<uint32_t>(dims_.size());
   dims_.insert(dims_.end(), meta.sizes, meta.sizes + meta.ndim);
   dims_.insert(dims_.end(), meta.strides, meta.strides + meta.ndim);
-  known_.push_back(KnownLayout{layout, dims, 0});
+  known_.push_back(KnownLayout{meta, 0, 0, dims});
   table_[place] = static_cast<uint32_t>(known_.size());
   return table_[place] - 1;
 }
 
 uint32_t JournalWriter::record_layout(uint32_t index, uint32_t keep, uint64_t time_ns) {
   KnownLayout& known = known_[index];
-  const size_t dims_bytes = size_t{known.layout.ndim} * 2 * sizeof(int64_t);
+  const TensorKind& kind = known.kind;
+  const size_t dims_bytes = size_t{kind.ndim} * 2 * sizeof(int64_t);
   const auto payload = static_cast<uint32_t>(sizeof(Layout) + dims_bytes);
   if (room_ < record_bytes(payload) + record_bytes(keep)) return kNoLayout;
-  known.layout.id = n_layouts_++;
+  known.id = n_layouts_++;
   known.generation = generation_;
   uint8_t* to = start(payload);
-  memcpy(to, &known.layout, sizeof(Layout));
+  const Layout layout{known.id,    kind.dtype, kind.device_type,    kind.device_index,
+                      kind.layout, kind.ndim,  kind.storage_offset, kind.storage_bytes};
+  memcpy(to, &layout, sizeof(layout));
   if (dims_bytes != 0) memcpy(to + sizeof(Layout), dims_.data() + known.dims, dims_bytes);
   finish(RECORD_LAYOUT, 0, time_ns);
-  return known.layout.id;
+  return known.id;
 }
 
 }  // namespace aoti_debug

@@ -1,6 +1,8 @@
 // journal.bin while it is written (journal_format.h says what is in it).
 #pragma once
 
+#include <string.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -126,6 +128,13 @@ class JournalWriter {
     room_ -= pending_;
   }
 
+  // Has the processor fetch the memory of the next records meanwhile: another thread has prepared it.
+  void fetch_ahead() const {
+    constexpr uint32_t kBytes = 448, kLine = 64;
+    if (room_ < kBytes) return;
+    for (uint32_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(cursor_ + at, 1);
+  }
+
   // The id of a layout in the current block, which is recorded there first if need be. kNoLayout: the block has no room
   // for it and a record of `keep` bytes of payload after it. `memo` is where this layout was found last, in whatever
   // state: a slot of a launch mostly has the same one the next time.
@@ -133,7 +142,7 @@ class JournalWriter {
     if (room_ < record_bytes(keep)) return kNoLayout;
     if (*memo >= known_.size() || !is_layout(known_[*memo], meta)) *memo = find_layout(meta);
     const KnownLayout& known = known_[*memo];
-    return known.generation == generation_ ? known.layout.id : record_layout(*memo, keep, time_ns);
+    return known.generation == generation_ ? known.id : record_layout(*memo, keep, time_ns);
   }
 
   // Leaves the rest of the block empty. False once recording has stopped.
@@ -148,28 +157,26 @@ class JournalWriter {
 
  private:
   struct KnownLayout {
-    Layout layout;        // its id is that in the block of `generation`
-    uint32_t dims;        // of its sizes in dims_; the strides follow
+    TensorKind kind;
+    uint32_t id;          // in the block of `generation`
     uint32_t generation;  // of the block that it was recorded in last
+    uint32_t dims;        // of its sizes in dims_; the strides follow
   };
   static constexpr uint32_t kTableSize = 4096;
   static constexpr uint32_t kMaxKnown = kTableSize / 2;
 
   bool is_layout(const KnownLayout& known, const TensorMeta& meta) const {
-    const Layout& found = known.layout;
-    if (found.dtype != meta.dtype || found.device_type != meta.device_type || found.device_index != meta.device_index ||
-        found.layout != meta.layout || found.ndim != meta.ndim || found.storage_offset != meta.storage_offset ||
-        found.storage_bytes != meta.storage_bytes) {
-      return false;
-    }
-    const int64_t* dims = dims_.data() + known.dims;
+    if (memcmp(&known.kind, static_cast<const TensorKind*>(&meta), sizeof(TensorKind)) != 0) return false;
+    const int64_t* const sizes = dims_.data() + known.dims;
+    const int64_t* const strides = sizes + meta.ndim;
+    int64_t different = 0;
     for (uint16_t d = 0; d < meta.ndim; ++d) {
-      if (dims[d] != meta.sizes[d] || dims[meta.ndim + d] != meta.strides[d]) return false;
+      different |= (sizes[d] ^ meta.sizes[d]) | (strides[d] ^ meta.strides[d]);
     }
-    return true;
+    return different == 0;
   }
-  uint32_t find_layout(const TensorMeta& meta);
-  uint32_t record_layout(uint32_t index, uint32_t keep, uint64_t time_ns);
+  __attribute__((noinline)) uint32_t find_layout(const TensorMeta& meta);
+  __attribute__((noinline)) uint32_t record_layout(uint32_t index, uint32_t keep, uint64_t time_ns);
 
   Journal* journal_;
   uint8_t* cursor_ = nullptr;

@@ -1,5 +1,7 @@
 #include "call_breadcrumbs.h"
 
+#include <utility>
+
 #include "run/run.h"
 
 namespace aoti_debug {
@@ -48,6 +50,8 @@ void begin_breadcrumbs(CallState& call) {
         call.capturing ? run.crumbs.captured_slot(call.stream) : run.crumbs.slot(call.stream, call.model);
     call.crumbs = call.stream_slot != Crumbs::kNoSlot;
     call.own_slot = call.stream_slot;
+    call.paced = call.crumbs && run.crumbs.claim(call.stream_slot);
+    call.own_paced = call.paced || !call.crumbs;
   }
   if (!call.capturing) return;
   if (call.crumbs) {
@@ -62,12 +66,13 @@ void begin_breadcrumbs(CallState& call) {
   }
 }
 
-void end_breadcrumbs(const CallState& call) {
+void end_breadcrumbs(CallState& call) {
   if (!call.crumbs) return;
   Run& run = *call.run;
-  if (call.last_sequence != 0 && run.crumbs.take_last(call.stream_slot)) {
+  if (call.last_sequence != 0 && (!call.paced || run.crumbs.take_last(call.stream_slot))) {
     run.crumbs.write(call.stream, call.stream_slot, call.last_sequence);
   }
+  if (std::exchange(call.paced, false)) run.crumbs.give_back(call.stream_slot);
   if (call.capturing) run.crumbs.complete(call.stream_slot, run.sequence.load(std::memory_order_relaxed));
 }
 

@@ -10,6 +10,6 @@ namespace aoti_debug {
 void begin_breadcrumbs(CallState& call);
 
 // The call enqueues no more. What was captured counts as completed until it is replayed: capturing runs nothing.
-void end_breadcrumbs(const CallState& call);
+void end_breadcrumbs(CallState& call);
 
 }  // namespace aoti_debug

@@ -9,6 +9,7 @@
 
 #include "deferral.h"
 #include "device/device.h"
+#include "launch_name.h"
 #include "launch_record.h"
 #include "replay_statistics.h"
 #include "statistics_record.h"
@@ -198,12 +199,8 @@ void save_subjects(const LaunchState& launch, const std::vector<Subject>& found,
 void print_headline(const LaunchState& launch, Phase phase) {
   CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
+  if (call.level == LEVEL_NAMES && call.run->has_device) return add_headline(launch, phase);
   if (!call.run->config.print) return;
-  if (call.level == LEVEL_NAMES && call.run->has_device) {
-    Headline line{call.id(launch.launch), phase, thread.shown_id(), launch.site->kernel, call.loop_counts().n, {}};
-    memcpy(line.loops, call.loops, sizeof(line.loops));
-    return thread.headlines.push_back(line);
-  }
   const LinePrefix prefix(call.id(launch.launch), thread.shown_id());
   if (call.queue == nullptr) {
     return print_launch(thread.text, prefix, phase, launch.site->kernel, call.loop_counts());
@@ -241,9 +238,6 @@ void show_measured(CallState& call, bool wait) {
 void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool succeeded, uint64_t now_ns) {
   CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
-  constexpr uint64_t kFlushNs = 1000000;
-  constexpr size_t kFlushBytes = 32768;
-  constexpr size_t kFlushLines = 512;
   const bool after = phase == PHASE_AFTER;
   if (call.level >= LEVEL_VALUES && call.run->config.level != LEVEL_HASH) print_headline(launch, phase);
   if (!after || succeeded) {
@@ -254,10 +248,7 @@ void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phas
   }
   if (call.queue != nullptr) call.queue->settle(call.deferring);
   if (!call.run->has_device) return thread.flush_text(now_ns);
-  if (now_ns - thread.flushed_ns < kFlushNs && thread.text.size() < kFlushBytes &&
-      thread.headlines.size() < kFlushLines) {
-    return;
-  }
+  if (!is_flush_due(thread, now_ns)) return;
   show_measured(call, call.queue != nullptr && call.queue->is_long());
   thread.flush_text(now_ns);
 }

@@ -27,9 +27,6 @@ bool read_tensor_slot(const LaunchState& launch, uint16_t slot, const AotiDebugV
 // The handle of the tensor that `read_slot` found; 0 where there is none.
 uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values);
 
-// Whether the callee writes what the slot shows, so that it is recorded after the launch.
-bool is_result(const AotiDebugSlot& slot);
-
 // Records the wall clock, by which what a device's own profiler records is found in the call.
 void record_clock(const CallState& call);
 

@@ -9,7 +9,7 @@
 namespace aoti_debug {
 namespace {
 
-Lane new_lane(const CallState& call, void* stream) {
+__attribute__((noinline)) Lane new_lane(const CallState& call, void* stream) {
   Run& run = *call.run;
   Lane lane;
   lane.stream = stream;
@@ -17,6 +17,7 @@ Lane new_lane(const CallState& call, void* stream) {
   if (run.crumbs.is_open() && !call.capturing) {
     lane.stream_slot = run.crumbs.slot(stream, call.model);
     lane.crumbs = lane.stream_slot != Crumbs::kNoSlot;
+    lane.paced = lane.crumbs && run.crumbs.claim(lane.stream_slot);
   }
   return lane;
 }

@@ -23,6 +23,7 @@ Run::Run(Config config_, const AotiDebugPackage& package_, uint32_t generation_)
     selected_.push_back(config.filter.matches(site.kernel) && config.modules.matches_module(site.modules) &&
                         config.lines.matches_line(site.lines));
   }
+  selects_all_ = config.launches.empty() && selected_sites() == selected_.size();
 }
 
 Run::~Run() = default;
@@ -190,6 +191,8 @@ bool Run::selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32
   });
 }
 
+std::atomic<bool> Run::any_stopped_{false};
+
 size_t Run::selected_sites() const {
   return static_cast<size_t>(std::count(selected_.begin(), selected_.end(), uint8_t{1}));
 }
@@ -197,6 +200,7 @@ size_t Run::selected_sites() const {
 void Run::stop(const std::string& why) {
   if (stopping_.exchange(true)) return;
   why_stopped_ = why;
+  any_stopped_.store(true, std::memory_order_relaxed);
   stopped_.store(true, std::memory_order_release);
 }
 

@@ -67,11 +67,16 @@ class Run {
   // Notes what has stopped since the last time: the journal, or the saving of tensors.
   void note_stops();
 
-  // Whether the launch is printed, measured and saved; journal and crumbs cover every launch.
+  // Whether every launch is printed, measured and saved; journal and crumbs cover every launch.
+  bool selects_all() const { return selects_all_; }
+
+  // Whether one is.
   bool selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32_t launch) const;
 
   // The launches that follow are not to run.
   void stop(const std::string& why);
+  // Whether that was said of any run of this library.
+  static bool any_stopped() { return any_stopped_.load(std::memory_order_relaxed); }
   // Why; nullptr while they may run.
   const char* stopped() const { return stopped_.load(std::memory_order_acquire) ? why_stopped_.c_str() : nullptr; }
 
@@ -145,8 +150,10 @@ class Run {
   std::atomic<uint32_t> threads_seen_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> stopped_{false};
+  static std::atomic<bool> any_stopped_;
   std::string why_stopped_;        // written once, before stopped_
   std::vector<uint8_t> selected_;  // a site, whether the filter takes it
+  bool selects_all_ = false;
   bool has_side_streams_ = false;
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<JournalWriter> notes_;

@@ -1,6 +1,7 @@
 // What a thread holds while it runs calls of the package.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -43,6 +44,7 @@ struct Lane {
   uint32_t last_sequence = 0;
   uint16_t stream_slot = 0;
   bool crumbs = false;
+  bool paced = false;  // the call has claimed the pace of the slot
 };
 
 // What begins anew with every call. It is the lane of its own stream, and while a launch runs on a side stream that of
@@ -65,8 +67,11 @@ struct CallFields : Lane {
   uint32_t n_loops = 0;
   uint32_t loops[kLoops] = {};
   uint16_t own_slot = Crumbs::kNoSlot;  // of its own stream, whichever lane is in force
+  bool own_paced = false;               // likewise, or it has no slot
   uint8_t kind = AOTI_DEBUG_CALL_MODEL;
   uint8_t level = 0;
+  bool names_only = false;  // its launches are recorded and named, and nothing else is done with them
+  bool selects_all = false;
   bool flight = false;
   bool summarised = false;
   bool inspecting = false;  // something is printed, measured or saved
@@ -91,6 +96,19 @@ struct CallState : CallFields {
 // The calling thread's state; nullptr where it runs nothing of this package's run.
 ThreadState* this_thread_state();
 
+// Whether the callee writes what the slot shows, so that it is recorded after the launch.
+inline bool is_result(const AotiDebugSlot& slot) {
+  return slot.form == AOTI_DEBUG_OUTPUT_SLOT ||
+         (slot.form == AOTI_DEBUG_SCALAR_REF && slot.role >= AOTI_DEBUG_ROLE_OUT) ||
+         (slot.form == AOTI_DEBUG_LIST && slot.role == AOTI_DEBUG_ROLE_OUT);
+}
+
+// What a thread keeps of a site for the next launch.
+struct SiteMemo {
+  std::unique_ptr<uint32_t[]> layouts;  // of each slot, where the journal has its layout
+  bool has_results = false;
+};
+
 struct ThreadState {
   ThreadState(Run* run, uint32_t id) : run(run), id(id), journal(&run->journal, id) {}
 
@@ -108,15 +126,14 @@ struct ThreadState {
   bool changes_stream = false;           // it is not
   const void* return_address = nullptr;  // of generated code, from the function of ours that it called last
   StatisticsMemo statistics;
-  std::vector<SlotValue> values;                   // scratch, an entry a slot
-  std::vector<TensorMeta> tensors;                 // scratch, an entry a slot
-  const LaunchState* recorded = nullptr;           // the launch whose every slot, as it began, both of them hold
-  std::vector<std::unique_ptr<uint32_t[]>> memos;  // of each site, an entry a slot: its layout
+  std::vector<SlotValue> values;          // scratch, an entry a slot
+  std::vector<TensorMeta> tensors;        // scratch, an entry a slot
+  const LaunchState* recorded = nullptr;  // the launch whose every slot, as it began, both of them hold
+  std::vector<SiteMemo> memos;            // of each site
 
-  uint32_t* memos_of(const AotiDebugSite& site) {
-    if (site.id >= memos.size()) memos.resize(site.id + 1);
-    if (memos[site.id] == nullptr) prepare(site);
-    return memos[site.id].get();
+  SiteMemo& memo_of(const AotiDebugSite& site) {
+    if (__builtin_expect(site.id >= memos.size() || memos[site.id].layouts == nullptr, 0)) prepare(site);
+    return memos[site.id];
   }
 
   // 0 while one thread runs the package: lines then carry no thread.
@@ -133,9 +150,11 @@ struct ThreadState {
 
  private:
   void prepare(const AotiDebugSite& site) {
+    if (site.id >= memos.size()) memos.resize(site.id + 1);
     if (values.size() < site.n_slots) values.resize(site.n_slots);
     if (tensors.size() < site.n_slots) tensors.resize(site.n_slots);
-    memos[site.id] = std::make_unique<uint32_t[]>(site.n_slots);  // last: it says that there is room for the site
+    memos[site.id].has_results = std::any_of(site.slots, site.slots + site.n_slots, is_result);
+    memos[site.id].layouts = std::make_unique<uint32_t[]>(site.n_slots);  // last: it says that there is room for it
   }
 };
 

@@ -7,16 +7,22 @@
 
 namespace aoti_debug {
 
-// A tensor's layout. `sizes` and `strides` are the tensor's own: they live as long as it does, unchanged.
-struct TensorMeta {
-  uint64_t data;  // address of element 0; 0 where there is none
+// What a tensor has beside its sizes, strides and address; without padding, so that it is compared as bytes.
+struct TensorKind {
   int32_t dtype;  // c10::ScalarType
   int16_t device_type;
   int16_t device_index;
   int16_t layout;
-  uint16_t ndim;           // 0 where the layout is not strided
+  uint16_t ndim;  // 0 where the layout is not strided
+  uint32_t reserved;
   int64_t storage_offset;  // elements
   int64_t storage_bytes;
+};
+static_assert(sizeof(TensorKind) == 32, "");
+
+// A tensor's layout. `sizes` and `strides` are the tensor's own: they live as long as it does, unchanged.
+struct TensorMeta : TensorKind {
+  uint64_t data;  // address of element 0; 0 where there is none
   const int64_t* sizes;
   const int64_t* strides;
 };

@@ -69,7 +69,10 @@ void Headlines::work() {
 void Headlines::write(const std::vector<Headline>& lines) {
   std::string text;
   for (const Headline& line : lines) {
-    print_launch(text, LinePrefix(line.id, line.thread), line.phase, line.kernel, {line.loops, line.n_loops});
+    const LinePrefix prefix(line.id, line.thread);
+    const LoopCounts loops{line.loops, line.n_loops};
+    if ((line.phases & Headline::kBefore) != 0) print_launch(text, prefix, PHASE_BEFORE, line.kernel, loops);
+    if ((line.phases & Headline::kAfter) != 0) print_launch(text, prefix, PHASE_AFTER, line.kernel, loops);
   }
   live_->write(text);
 }

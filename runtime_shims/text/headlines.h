@@ -14,15 +14,16 @@
 
 namespace aoti_debug {
 
-// A line that names a launch.
+// The line that names a launch as it begins, the one as it ends, or both of them.
 struct Headline {
   static constexpr uint32_t kLoops = 4;
+  enum Phases : uint8_t { kBefore = 1, kAfter = 2, kBoth = 3 };
 
-  LaunchId id;
-  Phase phase;
-  uint32_t thread;     // 0: lines carry no thread
   const char* kernel;  // of a static table
-  uint32_t n_loops;
+  LaunchId id;
+  uint32_t thread;  // 0: lines carry no thread
+  Phases phases;
+  uint8_t n_loops;
   uint32_t loops[kLoops];
 };
 

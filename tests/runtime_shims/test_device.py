@@ -325,6 +325,22 @@ def test_captured_calls_leave_slots_to_streams(
     assert capfd.readouterr().err.count("too many calls of this run were captured") == 1
 
 
+def test_lines_of_launches_within_a_launch(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    runtime = start(LEVEL=3)
+    for site, kernel in enumerate(("outer", "inner")):
+        runtime.site(site, kernel)
+    with runtime.call():
+        with runtime.launch(0):
+            for _ in range(2):
+                with runtime.launch(1):
+                    pass
+        runtime.open_launch(0)
+    runtime.unload()
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("0.")]
+    inner = [f"0.{number} {phase} inner" for number in (1, 2) for phase in ("before", "after ")]
+    assert lines == ["0.0 before outer", *inner, "0.0 after  outer", "0.3 before outer"]
+
+
 def test_statistics_come_in_order(start: Start, journal: Decode, capfd: pytest.CaptureFixture[str]) -> None:
     runtime = start(LEVEL=2)
     slots = (Slot("a", role=IN), Slot("b", role=OUT, value=1), Slot("c", role=INOUT, value=2))

@@ -94,6 +94,24 @@ def test_the_last_launch_of_each_stream_has_a_breadcrumb(start: Start, run: Path
     assert {crumb.stream: crumb.completed for crumb in found.crumbs} == {MAIN: 5, SIDE: 4}
 
 
+def test_a_call_that_meets_another_on_its_streams_has_a_breadcrumb_after_every_launch(start: Start) -> None:
+    """The pace of a stream decides for one call at a time, and for the next one again."""
+    runtime = start(LEVEL=3, CRUMB_EVERY=100)
+    handle = marked(runtime)
+    for _ in range(2):
+        with runtime.call(stream=MAIN):
+            launch(runtime, handle, SIDE)
+            assert order(runtime) == []
+            with runtime.call(stream=MAIN):
+                for stream in (MAIN, SIDE, MAIN):
+                    launch(runtime, handle, stream)
+                assert order(runtime) == [f"{stream}:crumb" for stream in (MAIN, SIDE, MAIN)]
+            order(runtime)
+            launch(runtime, handle)
+            assert order(runtime) == []
+        assert order(runtime) == [f"{stream}:crumb" for stream in (MAIN, SIDE)]
+
+
 def test_a_burst_is_one_of_all_streams_of_a_call(start: Start, journal: Callable[[], Journal]) -> None:
     """900 launches of a side stream would each have a breadcrumb if they were counted alone."""
     runtime = start(LEVEL=3)

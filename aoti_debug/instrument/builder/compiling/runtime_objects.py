@@ -20,7 +20,21 @@ DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the run
 INTERPOSER = "interposer"  # the folder of the library that interposes functions of packages without wrapper source
 THREADS = "threads"  # the folder of the host that calls a model from several threads
 ELEMENTWISE = ("guards", "statistics", "tensors")  # folders of the files that visit elements of tensors
+# What every launch passes through at level 3: one unit, so that functions are inlined across its files.
+EVERY_LAUNCH = (
+    "cuda/device_crash_memory.cpp",
+    "crash/breadcrumbs.cpp",
+    "journal/journal.cpp",
+    "launches/launch_name.cpp",
+    "launches/launch_record.cpp",
+    "launches/side_streams.cpp",
+    "run_life.cpp",
+    "runtime.cpp",
+    "tensors/tensor_meta.cpp",
+)
 OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS = "-O3", "-O1"
+# Between two launches a driver runs through its own code: each stub of a linkage table would have to be fetched again.
+OPTIMIZE_EVERY_LAUNCH = "-O2 -fno-plt"
 FLAGS = (
     "-std=c++17",
     "-fPIC",
@@ -60,11 +74,11 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
     texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
     texts.append(packed_kernels().read_bytes().hex())
-    name = toolchain.key(*words, OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS, *texts)
+    name = toolchain.key(*words, OPTIMIZE_ELEMENTWISE, OPTIMIZE_EVERY_LAUNCH, OPTIMIZE_OTHERS, *EVERY_LAUNCH, *texts)
 
     def compile_unit(source: Path, text: str, optimize: str) -> None:
         source.write_text(text)
-        options = [optimize, *words, f"-I{source.parent}"]
+        options = [*optimize.split(), *words, f"-I{source.parent}"]
         toolchain.compile(source, source.with_suffix(".o"), options, source.with_suffix(WARNINGS_SUFFIX))
 
     def fill(directory: Path) -> None:
@@ -124,12 +138,17 @@ def _units(files: Sequence[Path], jobs: int) -> dict[str, tuple[str, str]]:
     """The text and the optimization of each translation unit, by the unit's name; `jobs` of them visit no elements."""
     folders = {path: path.relative_to(RUNTIME).parts[0] for path in files}
     own = [path for path in files if folders[path] == DEVICES["cpu"]]
-    elementwise = [path for path in files if folders[path] in ELEMENTWISE]
-    others = [path for path in files if path not in (*own, *elementwise)]
+    every_launch = [path for path in files if str(path.relative_to(RUNTIME)) in EVERY_LAUNCH]
+    elementwise = [path for path in files if folders[path] in ELEMENTWISE and path not in every_launch]
+    others = [path for path in files if path not in (*own, *elementwise, *every_launch)]
     units = {f"others{number}": (text, OPTIMIZE_OTHERS) for number, text in enumerate(translation_units(others, jobs))}
-    for name, paths in (("elementwise", elementwise), (CPU_UNIT, own)):
+    for name, paths, optimize in (
+        ("elementwise", elementwise, OPTIMIZE_ELEMENTWISE),
+        ("launches", every_launch, OPTIMIZE_EVERY_LAUNCH),
+        (CPU_UNIT, own, OPTIMIZE_ELEMENTWISE),
+    ):
         for text in translation_units(paths, 1):
-            units[name] = (text, OPTIMIZE_ELEMENTWISE)
+            units[name] = (text, optimize)
     return units
 
 

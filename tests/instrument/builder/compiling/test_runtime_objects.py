@@ -93,6 +93,10 @@ def test_every_device_has_files() -> None:
     assert all(list((RUNTIME / folder).glob("*.cpp")) for folder in runtime_objects.DEVICES.values())
 
 
+def test_the_files_that_every_launch_passes_through_are_there() -> None:
+    assert [name for name in runtime_objects.EVERY_LAUNCH if not (RUNTIME / name).is_file()] == []
+
+
 def test_tables_have_the_manifest_in_them(tools: Toolchain, tmp_path: Path) -> None:
     described = make_manifest()
     compiled = runtime_objects.compile_site_tables(tools, tmp_path, sites_cpp(described), described.json_text)

@@ -20,6 +20,7 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,
     BuildFailureError,
     BuildStage,
+    Ending,
     Position,
     nodes_text,
     part_text,
@@ -175,12 +176,23 @@ def build_without(
         if known is not None and not is_found:
             found.append(known)
         if is_found or not more or len(met) > MAX_LEFT_OUT:
-            if not any(done.is_same or failure.note for failure, done in found):
+            told = [_refused(*each) for each in found]
+            if not any(done.is_same or failure.note for failure, done in told):
                 raise ToolchainError(str(error), hint=_HINT) from error
-            findings = _unbuildable(_findings(found, options), changes)
+            findings = _unbuildable(_findings(told, options), changes)
             return BuiltWithout(None, findings, "", _notes(met, found))
         changes += more
         name = _named(changes)
+
+
+def _refused(failure: BuildFailure, done: Replay) -> _Failed:
+    """A failure; one of torch's tracing of an operator that only two builds show, with that as its note."""
+    position = failure.position
+    is_traced = position.stage is BuildStage.TRACING and bool(position.node) and failure.ending is Ending.EXCEPTION
+    if done.is_same or failure.note or not is_traced:
+        return failure, done
+    alone = Replay(None, f"no repro: of a program of that call alone, {done.what}")
+    return replace(failure, note="a second build of the program ended in the same way"), alone
 
 
 def _named(changes: Sequence[LeaveOut | SkipCandidate]) -> str:

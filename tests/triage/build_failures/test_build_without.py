@@ -127,6 +127,20 @@ def test_what_the_build_has_found_out_is_a_finding_without_a_script(builds: Buil
     assert finding.evidence[0] == "mylib.add_ overwrites arg1_1"
 
 
+def test_what_tracing_refuses_twice_is_a_finding_though_its_call_alone_compiles(builds: Builds) -> None:
+    position = Position(BuildStage.TRACING, "aten.abs_.default", "abs_")
+    failure = BuildFailure(position, Ending.EXCEPTION, "RuntimeError: internal overlap")
+    result, asked = builds(failure, failure, is_same=False)
+    assert (result.summary, len(asked), result.notes) == (None, 2, ())
+    (finding,) = result.failures
+    assert finding.what == "tracing of aten.abs_.default: RuntimeError: internal overlap"
+    assert finding.evidence[0] == "a second build of the program ended in the same way"
+    assert (finding.repro, finding.next, finding.confirmed_by) == ("", (), ())
+    assert any(text.startswith("no repro: of a program of that call alone") for text in finding.warnings)
+    with pytest.raises(ToolchainError):  # no operator is known
+        builds(*2 * [replace(failure, position=Position(BuildStage.TRACING))], is_same=False)
+
+
 DEATH = replace(failures.LOWERING, ending=Ending.DEATH, what="SIGKILL")
 ONCE = "the build failed once: lowering of aten.erf.default: SIGKILL; a second one did not fail in this way"
 

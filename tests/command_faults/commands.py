@@ -18,6 +18,7 @@ import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,7 @@ _REMOVAL = re.compile(r"(in a worker: )?(unlink|rmdir|openat(64)? [^/]+\Z)")
 _SCRATCH = f"{CACHE}/aoti_debug/scratch/"
 _OTHER_CACHE = f"{TEMPORARY}/aoti_debug-"  # where the cache is as long as its own place cannot be made
 _OTHER_STATE = f"{CACHE}/aoti_debug/made_here/"  # the same of hashes of what was made here
+_ELF = struct.Struct("<40xQ10xHH2x")  # of 64 bits: where the sections' headers begin, the size of one, their number
 _WARNING = 5  # seconds
 _LARGE = 1 << 16  # bytes
 _RUN_AGAIN = 4  # after so many points a command that compiles is run again without a fault
@@ -360,11 +362,26 @@ def tree(folder: Path) -> Tree:
 
 
 def entries(folder: Path) -> Set[tuple[str, int]]:
-    """The files of the cache that later commands use, paths without numbers, and their sizes in bytes."""
+    """The files of the cache that later commands use: paths without numbers, and sizes in bytes, 0 of whole objects.
+
+    The code that torch 2.11 generates, and so its object, differs from run to run.
+    """
     cache = folder / CACHE / "aoti_debug"
     files = (path for path in cache.glob("*/*/**/*") if path.is_file())
-    found = {(str(path.relative_to(folder)), path.stat().st_size) for path in files}
+    found = {(str(path.relative_to(folder)), 0 if _is_whole_object(path) else path.stat().st_size) for path in files}
     return {(_STAMP.sub("N", path), size) for path, size in found if not path.startswith(_SCRATCH)}
+
+
+def _is_whole_object(path: Path) -> bool:
+    """True for an object file of ELF that has all of its sections' headers, which come last."""
+    if path.suffix != ".o":
+        return False
+    with path.open("rb") as file:
+        head = file.read(_ELF.size)
+    if len(head) < _ELF.size or not head.startswith(b"\x7fELF"):
+        return False
+    begin, size, count = _ELF.unpack(head)
+    return bool(path.stat().st_size == begin + size * count)
 
 
 def _copy(source: Path, target: Path) -> None:

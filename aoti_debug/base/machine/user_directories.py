@@ -119,7 +119,10 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def _delete_leftovers() -> None:
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    found: list[Path] = []
+    with contextlib.suppress(OSError):
+        found += Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    for path in found:
         with contextlib.suppress(OSError):
             if is_private(path) and path.lstat().st_mtime < time.time() - _NEWEST_LEFTOVER:
                 with _opened(path) as descriptor:

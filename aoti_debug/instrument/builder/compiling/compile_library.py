@@ -67,7 +67,7 @@ def compile_templates(toolchain: Toolchain, words: Sequence[str]) -> Path | None
 
     try:
         return cache.entry("regex", toolchain.key(DECLARATIONS, DEFINITIONS, *relevant), fill) / "regex.o"
-    except ToolchainError:
+    except CompileError:
         return None
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPT = "repro.py"
 _HEAD = 4096  # bytes
+_WRITTEN = re.compile(rb"^(# )?written by  aoti-debug ", re.MULTILINE)  # in the header of each script
 PACKAGE = "replay"  # the name that they are imported by
 _HEADER = re.compile(r'with_name\("(\w+\.h)"\)')  # a file that a module reads
 # Imports as the modules write them: to parse 40 modules takes 35 ms, a fifth of a whole `repro`.
@@ -114,7 +115,7 @@ def is_repro(path: Path) -> bool:
         if path.is_symlink():
             return False
         with (path / SCRIPT if path.is_dir() else path).open("rb") as file:
-            return b"aoti-debug" in file.read(_HEAD)
+            return _WRITTEN.search(file.read(_HEAD)) is not None
     except OSError:
         return False
 

@@ -207,6 +207,12 @@ def test_the_readme_is_short_and_links_the_list_of_all_pages() -> None:
     assert "docs/README.md" in text.links(readme)
 
 
+@each((*DOCUMENTS, *sorted(DOCS.glob("tutorials/*.md"))))
+def test_commands_write_to_no_folder_of_the_checkout(document: Path) -> None:
+    places = re.findall(r"^\$ aoti-debug .* -o (\S+)", document.read_text(), re.MULTILINE)
+    assert [place for place in places if (ROOT / place).exists()] == []
+
+
 def test_the_list_of_all_pages_is_complete() -> None:
     listed = set(text.links((DOCS / "README.md").read_text()))
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - listed == {"README.md"}

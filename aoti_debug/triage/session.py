@@ -53,6 +53,8 @@ _MAX_FILES = 16  # the newest .pt2 files of the folder
 def with_remark(finding: Finding, program: Path, built: BuildSummary) -> Finding:
     """The finding with a remark on a compiled package of the program; of one with other kernels also its triage.
 
+    That comes first where nothing is wrong with these kernels.
+
     Args:
         program: the exported program.
         built: of the package that was run.
@@ -66,7 +68,8 @@ def with_remark(finding: Finding, program: Path, built: BuildSummary) -> Finding
     remark = f"{compared}{f' ({others[0]})' if others else ''}"
     package, exported = shlex.quote(str(compared.package)), shlex.quote(str(program))
     more = (f"aoti-debug triage {package} --exported {exported}",) if others else ()
-    return replace(finding, warnings=(*finding.warnings, remark), next=(*finding.next, *more))
+    commands = (*finding.next, *more) if finding.kind.is_fault else (*more, *finding.next)
+    return replace(finding, warnings=(*finding.warnings, remark), next=commands)
 
 
 def _compared(program: Path, built: BuildSummary) -> Iterator[KernelComparison]:

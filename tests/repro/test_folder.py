@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,8 +55,9 @@ def test_an_earlier_repro_is_replaced_if_that_is_asked_for(tmp_path: Path) -> No
     assert [path.name for path in folder.parent.iterdir()] == ["repro"]
 
 
-@pytest.mark.parametrize("what", ["folder", "script", "link", "file"])
+@pytest.mark.parametrize("what", ["folder", "script", "link", "file", "checkout"])
 def test_what_is_no_repro_is_never_replaced(tmp_path: Path, what: str) -> None:
+    shutil.copytree(Path(__file__).parents[2] / "repro", tmp_path / "checkout")  # a fresh clone has a folder "repro"
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/repro.py").write_text("print()")
     (tmp_path / "file").touch()

@@ -362,12 +362,16 @@ def test_the_newest_package_of_the_program_is_compared(program: Path, tmp_path: 
 
 def test_other_kernels_are_named_with_what_to_do(program: Path, tmp_path: Path) -> None:
     other = package(program.with_name("their own.pt2"), kernels=OTHER)
-    found = session.with_remark(CLEAN_FINDING, program, summary(tmp_path))
+    built = summary(tmp_path)
+    found = session.with_remark(CLEAN_FINDING, program, built)
     assert found.warnings == (
         "a note",
         "0 of 1 kernels identical to those of their own.pt2 (cpp_fused_relu_0: its source differs)",
     )
-    assert found.next == ("look", f"aoti-debug triage '{other}' --exported {program}")
+    their_triage = f"aoti-debug triage '{other}' --exported {program}"
+    assert found.next == (their_triage, "look")
+    fault = replace(CLEAN_FINDING, kind=FAULT)
+    assert session.with_remark(fault, program, built).next == ("look", their_triage)
 
 
 def test_a_package_without_common_weights_and_kernels_is_of_another_program(program: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ Where the two are not the same expression, the largest difference must not excee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +39,8 @@ from aoti_debug.compare.diff.text import nan_text
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.node_text import PlacedNode, other_nodes_text
+from aoti_debug.package.reference.program import NodeKind, Reference
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -73,6 +75,7 @@ class _Side:
 
     name: str
     run: RunDir
+    reference: Reference
     values: RecordedValues
     differing: tuple[Launch, ...]
     alone: tuple[Launch, ...]
@@ -98,13 +101,18 @@ def _explained(diff: Diff, user_code: UserCode, steps: Steps) -> Diff:
         found = replace(item, tensors=tuple(_with_errors(tensor, a, b) for tensor in item.tensors))
         judged = _judgements(item, a, b)
         known = _Known(same.of(item.pair), _reads_other(item, sides, given), _unknown_read(item, sides[1]))
-        launches.append(replace(found, explanation=_explanation(found, *judged, known)))
+        found = replace(found, explanation=_explanation(found, *judged, known))
+        if found.explanation is not None and found.explanation.cause is DiffCause.PROGRAM:
+            first, second = _operators(sides[0], item.pair.counterparts), _operators(sides[1], [item.launch])
+            found = replace(found, notes=(*found.notes, other_nodes_text(first, second)))
+        launches.append(found)
     alone = tuple(wrong for side, judged in zip(sides, (a, b), strict=True) for wrong in _wrong_alone(side, judged))
     return replace(diff, launches=tuple(launches), wrong_alone=alone)
 
 
 def _sides(diff: Diff) -> tuple[_Side, _Side]:
-    values = [RecordedValues(run, reference_of(run)[0]) for run in (diff.a, diff.b)]
+    references = [reference_of(run)[0] for run in (diff.a, diff.b)]
+    values = [RecordedValues(run, reference) for run, reference in zip((diff.a, diff.b), references, strict=True)]
     writes = [write for pair in diff.pairs for write in pair.writes if write.equal is not None]
     differing = {launch.key: launch for item in diff.launches for launch in item.pair.counterparts}
     unpaired = [pair.launch for pair in diff.pairs if pair.unpaired_writes]
@@ -112,6 +120,7 @@ def _sides(diff: Diff) -> tuple[_Side, _Side]:
         _Side(
             name="a",
             run=diff.a,
+            reference=references[0],
             values=values[0],
             differing=tuple(differing.values()),
             alone=diff.only_a,
@@ -120,6 +129,7 @@ def _sides(diff: Diff) -> tuple[_Side, _Side]:
         _Side(
             name="b",
             run=diff.b,
+            reference=references[1],
             values=values[1],
             differing=tuple(item.launch for item in diff.launches),
             alone=(*diff.only_b, *unpaired),
@@ -274,6 +284,23 @@ def _with_errors(tensor: TensorDifference, a: JudgedLaunches, b: JudgedLaunches)
 
 def _side_error(found: Measurement | None) -> SideError | None:
     return None if found is None else SideError(found.relative, found.atol, found.excess)
+
+
+def _operators(side: _Side, launches: Iterable[Launch]) -> list[PlacedNode]:
+    """The operators between what launches wrote and what they read, back to what has a counterpart, the last first."""
+    together = {other.key: other for one in launches for other in (one, *makers(side.values, one, side.paired.keys()))}
+    found: dict[str, PlacedNode] = {}
+    for launch in together.values():
+        graph = side.values.graph(launch)
+        ends = [write.value.node for write in side.values.writes.get(launch.key, ()) if write.value is not None]
+        read = {read.value.node for read in side.values.reads.get(launch.key, ()) if read.value is not None}
+        while graph is not None and ends:
+            node = graph.by_name[ends.pop()]
+            if node.kind is NodeKind.CALL and node.name not in {*read, *found}:
+                line = side.reference.lines[node.line].place if node.line >= 0 else ""
+                found[node.name] = PlacedNode(node, line)
+                ends += node.inputs
+    return list(found.values())
 
 
 def _wrong_alone(side: _Side, judged: JudgedLaunches) -> Iterator[WrongAlone]:

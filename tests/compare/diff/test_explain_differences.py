@@ -117,6 +117,8 @@ def test_another_program_is_not_rounding(tmp_path: Path) -> None:
     assert causes(found)[1:] == [(f"0.{at}", DiffCause.CONSEQUENCE) for at in (3, 4, 5)]
     assert found.is_rounding is False
     lines = diff_lines(found)
+    operators = "only in a: aten.add.Tensor(…, 1); only in b: aten.add.Tensor(…, 2)"
+    assert [line for line in lines if "only in" in line] == [f"  note     of the operators there, {operators}"]
     assert "rounding suffices to explain 0 of 4 differences; 3 may be consequences" in lines
     assert lines[-1] == "DIFFERENT from 0.2 cpp_fused_add_2 on: the two programs compute other values there"
 

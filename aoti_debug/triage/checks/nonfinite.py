@@ -10,6 +10,7 @@ from aoti_debug.base import wording
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.outcome import refused
 from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.compare.protocol.measurement import UNWRITTEN
 from aoti_debug.compare.text import alteration_sentences, output_text
@@ -84,12 +85,20 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
         *_of_program(comparison, wrong, where.launch),
         *proved,
     )
-    also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
+    also = tuple(_besides(comparison, wrong, where.launch))
     found = replace(outcome.finding, evidence=evidence, also=also)
     if wrong is not None and where.launch in wrong.needed:
         found = wrong_value.with_search(_made_by_launch(found, wrong), investigation, investigation.first.run)
     found = _of_lost(_also_in_eager(found, investigation.run_measured().run, comparison.outputs), comparison)
     return replace(outcome, finding=_of_unwritten(found, comparison))
+
+
+def _besides(comparison: Comparison, wrong: Suspicion | None, launch: str) -> Iterator[Finding]:
+    """Yields what else is found: a wrong launch that the one that made NaN does not need, and what eager refuses."""
+    if wrong is not None and launch not in wrong.needed:
+        yield wrong.finding
+    if comparison.refusal is not None:
+        yield refused(comparison)
 
 
 def _made_by_launch(finding: Finding, wrong: Suspicion) -> Finding:

@@ -12,6 +12,8 @@ import pytest
 from aoti_debug.base.machine.steps import OutOfTime
 from aoti_debug.compare.comparison import UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.outcome import REFUSED
+from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.suspects import Alteration, LostOperator
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
@@ -121,3 +123,14 @@ def test_the_operator_whose_value_a_pass_has_lost_is_the_origin() -> None:
     assert nonfinite._of_lost(FOUND, changed).origin == Place(operator="aten.add.Tensor", frame=line)
     unchanged: Any = SimpleNamespace(is_program_altered=False, alteration=Alteration(1e-9, lost=(lost,)))
     assert nonfinite._of_lost(FOUND, unchanged) == FOUND
+
+
+def test_what_eager_refuses_is_told_beside() -> None:
+    refusal = Refusal(error="RuntimeError", words="value cannot be converted", operator="aten.clamp_min.default")
+    comparison: Any = SimpleNamespace(refusal=refusal, refusal_line=None, run=SimpleNamespace(launches=[0]))
+    (found,) = nonfinite._besides(comparison, None, "0.0")
+    assert (found.kind, found.what) == (REFUSED, "value cannot be converted")
+    wrong: Any = SimpleNamespace(needed=("0.0",), finding=FOUND)
+    comparison.refusal = None
+    assert list(nonfinite._besides(comparison, wrong, "0.0")) == []
+    assert list(nonfinite._besides(comparison, wrong, "0.1")) == [FOUND]

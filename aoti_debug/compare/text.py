@@ -156,7 +156,8 @@ def state_lines(comparison: Comparison) -> list[str]:
     if not comparison.states:
         return lines
     wrong, count = comparison.wrong_states, len(comparison.states)
-    lines.append(f"state: {count - len(wrong)} of {wording.pluralize(count, 'change')} as the program says")
+    who = "the graph of the kernels" if failure else "the program"
+    lines.append(f"state: {count - len(wrong)} of {wording.pluralize(count, 'change')} as {who} says")
     return [*lines, *(f"WRONG state {state_text(change)}" for change in wrong)]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.text import output_text, wrong_lines
+from aoti_debug.compare.text import output_text, state_lines, wrong_lines
 from tests.views.report.subjects import comparison_of, run
 
 
@@ -41,3 +43,10 @@ def test_a_wrong_launch_in_a_loop(tmp_path: Path) -> None:
 def test_integers_that_differ(different: int, elements: int, says: str) -> None:
     error = OutputError(index=1, dtype="int64", elements=elements, different=different, relative=0.5)
     assert output_text(error) == f"output 1: {says} what the exported program returns in eager"
+
+
+def test_states_that_only_the_graph_of_the_kernels_was_compared_with() -> None:
+    compared: Any = SimpleNamespace(states_failure="", states=(object(),), wrong_states=())
+    assert state_lines(compared) == ["state: 1 of 1 change as the program says"]
+    compared.states_failure = "it cannot be called"
+    assert state_lines(compared)[1] == "state: 1 of 1 change as the graph of the kernels says"

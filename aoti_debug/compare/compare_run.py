@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +12,7 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.comparison import (
-    Beginning,
-    Comparison,
-    InexactOperator,
-    Row,
-    SeenOperator,
-    SettingTrial,
-    UndefinedOperator,
-)
+from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.evaluation_process import EvaluatedRun, EvaluationProcess, evaluate
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
@@ -40,7 +32,14 @@ from aoti_debug.compare.regions.program_calls import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble, shared_memory
-from aoti_debug.compare.suspects import alteration_of, changed_text, is_proof
+from aoti_debug.compare.suspects import (
+    InexactOperator,
+    OverwritingOperator,
+    UndefinedOperator,
+    alteration_of,
+    changed_text,
+    is_proof,
+)
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
@@ -242,15 +241,24 @@ def _inexact(evaluated: EvaluatedRun, reference: Reference) -> Iterator[InexactO
         )
 
 
-def _overwriting(states: Sequence[StateChange], reference: Reference) -> Iterator[SeenOperator]:
-    """Yields the first operator that overwrites each state or input which the run leaves as it is."""
-    exported = reference.of_exported
-    for state in states if exported is not None else ():
+def _overwriting(states: Sequence[StateChange], reference: Reference) -> Iterator[OverwritingOperator]:
+    """Yields the first operator that overwrites each state or input which does not change as the program says."""
+    exported, right = reference.of_exported, (Advance.RIGHT, Advance.OTHER_BEGIN)
+    for name in dict.fromkeys(state.name for state in states if state.advance not in right and exported is not None):
         assert exported is not None
-        node = None if state.advance is not Advance.UNTOUCHED else _writer(state.name, exported.graphs[0])
+        node, seen = _writer(name, exported.graphs[0]), f"overwrites {name}"
+        if node is None:
+            node, seen = _replacing(name, exported.graphs[0]), f"computes what replaces {name}"
         if node is not None:
-            seen = f"overwrites {state.name}"
-            yield SeenOperator(node=node.name, operator=node.target, seen=seen, line=reference.line(node))
+            line = reference.line(node)
+            yield OverwritingOperator(node=node.name, operator=node.target, seen=seen, line=line, state=name)
+
+
+def _replacing(name: str, graph: Graph) -> Node | None:
+    """The node that computes what a state is replaced by after a call; None where none does."""
+    value = graph.nodes[-1].kwargs.get(name)
+    node = graph.by_name.get(value.get("node", "")) if isinstance(value, Mapping) else None
+    return node if node is not None and node.kind is NodeKind.CALL else None
 
 
 def _writer(name: str, graph: Graph) -> Node | None:

@@ -14,7 +14,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.modules import LaunchTimes
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
-from aoti_debug.compare.suspects import Alteration, Suspect
+from aoti_debug.compare.suspects import Alteration, InexactOperator, OverwritingOperator, Suspect, UndefinedOperator
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -123,49 +123,6 @@ class Beginning:
     sensitivity: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeenOperator:
-    """An operator of the exported program, and what was seen of it in eager.
-
-    Attributes:
-        node: of the exported program's graph.
-        seen: as a predicate of the operator: "overwrites its argument x, which its schema does not declare".
-    """
-
-    node: str
-    operator: str
-    seen: str
-    line: ModelLine | None = None
-
-    @property
-    def text(self) -> str:
-        """ "mylib::op.default (op) at model.py:7 overwrites its argument x, which its schema does not declare"."""
-        at = "" if self.line is None else f" at {self.line.place}"
-        return f"{self.operator} ({self.node}){at} {self.seen}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class UndefinedOperator(SeenOperator):
-    """An operator that does what its graph does not say.
-
-    Attributes:
-        outputs: the numbers of the outputs that were seen to depend on it; () where that was not tried.
-    """
-
-    outputs: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class InexactOperator(SeenOperator):
-    """An operator whose result in eager is not the exact one of its operands.
-
-    Attributes:
-        is_open: the exact result is another one, or there is none: that the package has eager's proves nothing.
-    """
-
-    is_open: bool = False
-
-
 @dataclass(frozen=True)
 class SettingTrial:
     """The outputs of the program built once more with another setting.
@@ -222,7 +179,7 @@ class ProgramResult:
         setting: the outputs with a setting that makes kernels round as eager does; None if that was not tried.
         program: the file of the exported program; "" if it is not known.
         undefined: the operators of the exported program that do what its graph does not say.
-        overwriting: those that overwrite a state or input first which the run leaves as it is.
+        overwriting: those that overwrite a state or input first which does not change as they say.
         inexact: those whose results in eager are not the exact ones of their operands, where there is a rule for that.
         shared: sentences on outputs that have memory of an input, and in eager have none of it.
     """
@@ -241,7 +198,7 @@ class ProgramResult:
     program: str = ""
     undefined: tuple[UndefinedOperator, ...] = ()
     inexact: tuple[InexactOperator, ...] = ()
-    overwriting: tuple[SeenOperator, ...] = ()
+    overwriting: tuple[OverwritingOperator, ...] = ()
     shared: tuple[str, ...] = ()
 
 

@@ -10,12 +10,13 @@ from dataclasses import replace
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import EXIT_FINDING
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.comparison import Beginning, Comparison, UndefinedOperator
+from aoti_debug.compare.comparison import Beginning, Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact, rounding_in
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
+from aoti_debug.compare.suspects import UndefinedOperator
 from aoti_debug.compare.text import comparison_lines, output_text, short
 from aoti_debug.package.manifest import ModelLine, Role
 from aoti_debug.runs.diagnosis import suggested_commands

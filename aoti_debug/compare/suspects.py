@@ -27,6 +27,60 @@ from aoti_debug.package.reference.node_text import node_text, place_in_subgraph
 from aoti_debug.package.reference.program import Node, NodeKind, Reference, is_view
 
 
+@dataclass(frozen=True, kw_only=True)
+class SeenOperator:
+    """An operator of the exported program, and what was seen of it in eager.
+
+    Attributes:
+        node: of the exported program's graph.
+        seen: as a predicate of the operator: "overwrites its argument x, which its schema does not declare".
+    """
+
+    node: str
+    operator: str
+    seen: str
+    line: ModelLine | None = None
+
+    @property
+    def text(self) -> str:
+        """ "mylib::op.default (op) at model.py:7 overwrites its argument x, which its schema does not declare"."""
+        at = "" if self.line is None else f" at {self.line.place}"
+        return f"{self.operator} ({self.node}){at} {self.seen}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverwritingOperator(SeenOperator):
+    """An operator that overwrites a state or an input, or computes what replaces it.
+
+    Attributes:
+        state: its name, as of a StateChange; "" if an older comparison does not tell.
+    """
+
+    state: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndefinedOperator(SeenOperator):
+    """An operator that does what its graph does not say.
+
+    Attributes:
+        outputs: the numbers of the outputs that were seen to depend on it; () where that was not tried.
+    """
+
+    outputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InexactOperator(SeenOperator):
+    """An operator whose result in eager is not the exact one of its operands.
+
+    Attributes:
+        is_open: the exact result is another one, or there is none: that the package has eager's proves nothing.
+    """
+
+    is_open: bool = False
+
+
 @dataclass(frozen=True)
 class LostOperator:
     """An operator of the exported program whose value the graph that kernels were generated from lacks.

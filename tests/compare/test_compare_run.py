@@ -1,4 +1,4 @@
-"""Which outputs of a run were not compared with what eager returns."""
+"""What was not compared with eager, and the operators that overwrite states which a run changes otherwise."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import torch
 
 from aoti_debug.compare import compare_run
 from aoti_debug.compare.evaluation_process import EvaluatedRun
-from aoti_debug.compare.protocol.measurement import ExportedOutputs
+from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, StateChange
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.run import saved_outputs
+
+KIND = TensorType("float32", "cpu", ("4",), ("1",))
+LINE = ModelLine("model.py", 7, "forward", "self.count.add_(1)")
 
 
 def test_an_output_that_cannot_be_saved_is_not_compared(tmp_path: Path) -> None:
@@ -18,3 +23,42 @@ def test_an_output_that_cannot_be_saved_is_not_compared(tmp_path: Path) -> None:
     evaluated.exported_outputs = ExportedOutputs(eager=str(tmp_path))
     said = compare_run._outputs_missing(tmp_path, evaluated)
     assert said == "output 1 (a tensor of float32, torch.sparse_coo, cannot be saved)"
+
+
+def call(name: str, target: str, read: str, *, overwrites: bool = False) -> Node:
+    mutates = (read,) if overwrites else ()
+    return Node(name, NodeKind.CALL, target, ({"node": read},), types=(KIND,), line=0, mutates=mutates)
+
+
+def exported() -> Reference:
+    """A program that overwrites a view of `count`, replaces `mean`, and leaves `scale` as it is."""
+    weights = [Node(f"b_{name}", NodeKind.WEIGHT, name, types=(KIND,)) for name in ("count", "mean", "scale")]
+    nodes = (
+        *weights,
+        call("view", "aten.view.default", "b_count"),
+        call("add_", "aten.add_.Tensor", "view", overwrites=True),
+        call("mul", "aten.mul.Tensor", "b_mean"),
+        Node("output", NodeKind.OUTPUT, "output", ([{"node": "add_"}],), {"mean": {"node": "mul"}}),
+    )
+    return Reference(FORMAT, "2.13.0", (), (LINE,), exported=(Graph("", EXPORTED, nodes, ()),))
+
+
+def seen(name: str, *advances: Advance) -> list[str]:
+    states = [StateChange(name=name, call=at, launch="0.1", advance=advance) for at, advance in enumerate(advances)]
+    found = list(compare_run._overwriting(states, exported()))
+    assert all(one.state == name for one in found)
+    return [one.text for one in found]
+
+
+def test_the_operator_that_overwrites_or_replaces_a_state_is_named() -> None:
+    overwrites = ["aten.add_.Tensor (add_) at model.py:7 overwrites count"]
+    assert seen("count", Advance.OTHERWISE, Advance.TWICE) == overwrites
+    assert seen("count", Advance.UNTOUCHED) == overwrites
+    assert seen("mean", Advance.NOT_AT_ALL) == ["aten.mul.Tensor (mul) at model.py:7 computes what replaces mean"]
+
+
+def test_no_operator_is_named_where_none_is_known() -> None:
+    assert seen("scale", Advance.OTHERWISE) == []
+    assert seen("count", Advance.OTHER_BEGIN, Advance.RIGHT) == []
+    states = [StateChange(name="count", call=0, launch="", advance=Advance.UNTOUCHED)]
+    assert list(compare_run._overwriting(states, Reference(FORMAT, "2.13.0", ()))) == []

@@ -13,14 +13,7 @@ import torch
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import first_difference
-from aoti_debug.compare.comparison import (
-    Beginning,
-    Comparison,
-    InexactOperator,
-    Row,
-    SettingTrial,
-    UndefinedOperator,
-)
+from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, differs, exit_code, kind_of, refused, report_lines
@@ -28,6 +21,7 @@ from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, R
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.stored_comparison import document
+from aoti_debug.compare.suspects import InexactOperator, UndefinedOperator
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.manifest import Kind, ModelLine
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey

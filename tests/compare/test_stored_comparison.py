@@ -16,12 +16,17 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare import stored_comparison
-from aoti_debug.compare.comparison import InexactOperator, SeenOperator, UndefinedOperator
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.modules import LaunchTimes, SiteTime
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.stored_comparison import document
-from aoti_debug.compare.suspects import Alteration, LostOperator
+from aoti_debug.compare.suspects import (
+    Alteration,
+    InexactOperator,
+    LostOperator,
+    OverwritingOperator,
+    UndefinedOperator,
+)
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests import schema
 from tests.views.report.subjects import comparison_of, run
@@ -66,7 +71,7 @@ def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
         program="/home/user/model.pt2",
         undefined=(UndefinedOperator(node="op", operator="mine.op.default", seen="overwrites x", outputs=(0, 2)),),
         inexact=(InexactOperator(node="to", operator="aten.to.dtype", seen="converts 1 of 2 elements", is_open=True),),
-        overwriting=(SeenOperator(node="add_", operator="aten.add_.Tensor", seen="overwrites input 0 (cache)"),),
+        overwriting=(OverwritingOperator(node="add_", operator="aten.add_.Tensor", seen="overwrites x", state="x"),),
     )
     stored_comparison.write(comparison, compared.path)
     assert stored_comparison.read(compared) == comparison

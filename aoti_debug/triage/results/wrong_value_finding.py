@@ -130,23 +130,22 @@ def stage(launch: Launch, outcomes: Sequence[str], undefined: Sequence[str] = ()
 def _state(comparison: Comparison) -> Finding:
     """The first state of the model that does not change as the program says.
 
-    Its place is the launch that wrote it last, unless all that this writes is what its own graph says; where no launch
-    writes it, the operator that does in the program.
+    Its place is the launch that wrote it last, unless all that this writes is what its own graph says, or no launch
+    writes it: then the operator that does in the program, if that is known.
     """
     first, *others = map(state_text, comparison.wrong_states)
     writer = comparison.wrong_states[0].launch
     row = next((row for row in comparison.rows if row.launch.id == writer), None)
     outputs = tuple(map(output_text, comparison.faulty_outputs))
-    others = [*others, *outputs]
-    if row is not None and _is_as_its_graph(row, comparison.wrong_states[0].name):
+    others = [*(f"in the program, {operator.text}" for operator in comparison.overwriting), *others, *outputs]
+    state = comparison.wrong_states[0].name
+    lost = next((one for one in comparison.overwriting if one.state == state), None)
+    in_program = None if lost is None else Place(operator=lost.operator, frame=lost.line)
+    if row is not None and _is_as_its_graph(row, state):
         right = f"{writer} computed what its graph says: the graph may be wrong already, or the value lost after it"
-        return Finding(WRONG_VALUE, first, evidence=(right, *others))
+        return Finding(WRONG_VALUE, first, in_program, evidence=(right, *others))
     launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
-    where = None if launch is None else place_of(launch)
-    if not writer and comparison.overwriting:
-        lost = comparison.overwriting[0]
-        where = Place(operator=lost.operator, frame=lost.line)
-        others = [*(f"in the program, {operator.text}" for operator in comparison.overwriting), *others]
+    where = in_program if launch is None else place_of(launch)
     return Finding(WRONG_VALUE, first, where, evidence=tuple(others))
 
 

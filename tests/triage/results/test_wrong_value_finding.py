@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from aoti_debug.base import wording
-from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, SeenOperator, UndefinedOperator
+from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
-from aoti_debug.compare.suspects import Alteration, LostOperator, Suspect
+from aoti_debug.compare.suspects import Alteration, LostOperator, OverwritingOperator, Suspect, UndefinedOperator
 from aoti_debug.compare.text import output_lines
 from aoti_debug.package.manifest import Certainty, Kind, ModelLine, Provenance
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType
@@ -97,10 +97,29 @@ def test_a_state_is_as_its_graph_says_where_that_is_compared_beside_what_is_not(
     assert (finding.where.launch if finding.where else None) == place
 
 
+def test_a_state_that_its_graph_has_otherwise_names_the_operator_of_the_program(run: RunDir) -> None:
+    states = (StateChange(name="count", call=0, launch="0.1", advance=Advance.OTHERWISE, change=1.0, difference=1.0),)
+    other = OverwritingOperator(node="mul_", operator="aten.mul_.Tensor", seen="overwrites mean", state="mean")
+    lost = OverwritingOperator(
+        node="add_", operator="aten.add_.Tensor", seen="overwrites count", line=LINE, state="count"
+    )
+    whole = replace(compared(run, RIGHT, RIGHT, RIGHT), states=states, overwriting=(other, lost))
+    finding = wrong_value_finding.finding_of(whole)
+    assert finding.where == Place(operator="aten.add_.Tensor", frame=LINE)
+    assert f"in the program, {lost.text}" in finding.evidence
+    of_launch = compared(run, RIGHT, "no node holds it", RIGHT)
+    finding = wrong_value_finding.finding_of(replace(of_launch, states=states, overwriting=(lost,)))
+    assert finding.where is not None
+    assert finding.where.launch == "0.1"
+    assert finding.evidence[0] == f"in the program, {lost.text}"
+
+
 def test_an_input_that_no_launch_writes_names_the_operator_that_does(run: RunDir) -> None:
     name = "input 0 (cache)"
     states = (StateChange(name=name, call=0, launch="", advance=Advance.UNTOUCHED, change=1.0, difference=1.0),)
-    operator = SeenOperator(node="add_", operator="aten.add_.Tensor", seen=f"overwrites {name}", line=LINE)
+    operator = OverwritingOperator(
+        node="add_", operator="aten.add_.Tensor", seen=f"overwrites {name}", line=LINE, state=name
+    )
     comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), states=states, overwriting=(operator,))
     finding = wrong_value_finding.finding_of(comparison)
     assert finding.kind is WRONG_VALUE

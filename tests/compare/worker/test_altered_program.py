@@ -286,6 +286,18 @@ def test_a_step_between_integers_that_a_cast_rounds_to_is_no_proof(tmp_path: Pat
     assert (output.relative > LEAST, output.relative < output.least, found.is_rounded) == (True, True, True)
 
 
+def test_elements_that_are_repeated_are_not_what_is_lost(tmp_path: Path) -> None:
+    repeated = ("rows", "aten.expand.default", ("%x", [3, 8]))
+    before = graph(EXPORTED, [repeated, ("exp", "aten.exp.default", ("%rows",))], ["exp"])
+    scaled = ("mul", "aten.mul.Tensor", ("%x", 2.0))
+    after = graph(
+        MODEL,
+        [scaled, ("exp", "aten.exp.default", ("%mul",)), ("more", "aten.expand.default", ("%exp", [3, 8]))],
+        ["more"],
+    )
+    assert altered(tmp_path, before, after, [0]).lost == ("exp",)
+
+
 def test_what_a_node_overwrites_through_a_view(tmp_path: Path) -> None:
     before = graph(
         EXPORTED,

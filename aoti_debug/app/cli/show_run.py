@@ -102,6 +102,9 @@ def show_run(asked: ShowOptions) -> None:
         UsageError: nothing is named that the options fit.
         RunDirError: the run cannot be read.
     """
+    is_plain = asked.calls is None and not (asked.code or asked.races or asked.launches or asked.as_json)
+    if asked.run is None and is_plain and _print_triage(asked):
+        return
     selected = select(asked.what, asked.run)
     _keep_crumbs(selected.run)
     if asked.races and (asked.calls is not None or asked.code or asked.launches or selected.launches is not None):
@@ -133,6 +136,19 @@ def show_run(asked: ShowOptions) -> None:
         _print_overview(selection.diagnosed, asked)
     else:
         _print_launches(selection, asked)
+
+
+def _print_triage(asked: ShowOptions) -> bool:
+    """Prints all of the finding of the triage that is named, or is the newest; True if it has no run to show."""
+    found = recorded_runs.find(asked.what)
+    if found is None or not found.is_of_triage:
+        return False
+    from aoti_debug.runs.show.finding import all_finding_lines, with_relative_paths  # a run does without
+    from aoti_debug.triage.results import triage_directory
+
+    finding = with_relative_paths(triage_directory.open_triage(found.directory).finding)
+    print_lines([*all_finding_lines(finding, asked.columns), ""], columns=asked.columns)
+    return found.run is None
 
 
 def select(what: str | None, run: str | None) -> Selection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import terminal_cells, wording
@@ -15,7 +16,7 @@ _LABEL = 11
 _LEAST = 16  # cells of a name or of a line of code that is shortened
 
 
-def finding_lines(finding: Finding, width: int, report: str = "") -> list[str]:
+def finding_lines(finding: Finding, width: int, report: str = "", rest: str = "--verbose") -> list[str]:
     """The first screen of a finding, at most FIRST_SCREEN lines, in the order in which a person asks.
 
     What is wrong, where in the model, which input element, what shows it, what to do next. One block for the finding,
@@ -23,12 +24,13 @@ def finding_lines(finding: Finding, width: int, report: str = "") -> list[str]:
 
     Args:
         report: the path of the page; "" if there is none.
+        rest: the option or the command that prints the lines that are left out.
     """
     lines = _first_screen(finding, width)
     hidden = sum(map(_hidden, (finding, *finding.also)))
     last = [report] if report else []
     if hidden:
-        last.append(f"{wording.pluralize(hidden, 'more line')}: --verbose")
+        last.append(f"{hidden} more: {rest}")
     if last:
         lines += _labelled("report" if report else "more", "; ".join(last))
     for other in finding.also:
@@ -60,6 +62,17 @@ def all_finding_lines(finding: Finding, width: int, report: str = "") -> list[st
     for other in finding.also:
         lines += ["", *all_finding_lines(other, width)]
     return lines
+
+
+def with_relative_paths(finding: Finding) -> Finding:
+    """The finding with its paths relative to the working directory, if they are inside it."""
+    prefix = f"{Path.cwd()}/"
+    return replace(
+        finding,
+        repro=finding.repro.removeprefix(prefix),
+        next=tuple(command.replace(prefix, "") for command in finding.next),
+        also=tuple(map(with_relative_paths, finding.also)),
+    )
 
 
 def place_text(place: Place) -> str:

@@ -143,7 +143,7 @@ def _triage(columns: int) -> list[str]:
     return [
         *(line for step in steps for line in step_lines(step, columns)),
         "",
-        *finding_lines(finding, columns, page),
+        *finding_lines(finding, columns, page, "aoti-debug show 20261120-231501-4711"),
         "",
         *all_finding_lines(finding, columns, page),
     ]

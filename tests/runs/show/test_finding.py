@@ -33,7 +33,7 @@ def test_the_first_screen_of_a_fault() -> None:
         "  because  out-of-bounds load from table: element 64010 of 64000, 10 past (shown",
         "           by native, checked)",
         "  next     python repro/repro.py",
-        "  report   report/index.html; 2 more lines: --verbose",
+        "  report   report/index.html; 2 more: --verbose",
     ]
 
 
@@ -66,7 +66,7 @@ def test_what_was_not_observed_stands_where_the_origin_would() -> None:
     guess = replace(FAULT, origin=None, possible=("the index may come from index[5]", "or from table"))
     lines = finding_lines(guess, 80)
     assert lines[3] == "  maybe    the index may come from index[5]"
-    assert lines[-1] == "  more     3 more lines: --verbose"
+    assert lines[-1] == "  more     3 more: --verbose"
 
 
 def test_no_tool_that_shows_it_is_lost_beside_a_long_sentence() -> None:

@@ -64,7 +64,7 @@ def test_a_race_as_text() -> None:
         "  because  site 2 triton_poi_fused_relu_0 writes buf0, float32 (64, 64), on stream 0, "
         "site 3 aoti_torch_cuda_mm_out",
         "           reads it on stream 1; no event is recorded on stream 0 between them",
-        "  more     5 more lines: --verbose",
+        "  more     5 more: --verbose",
     ]
     whole = "\n".join(all_finding_lines(finding, 1000))
     assert "site 2, buf0: /home/u/model.py:12 in forward: step_2()" in whole

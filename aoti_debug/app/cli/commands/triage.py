@@ -35,7 +35,7 @@ from aoti_debug.runs.ranks import ranks_run
 from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.rundir import run_directory
-from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
+from aoti_debug.runs.show.finding import all_finding_lines, finding_lines, with_relative_paths
 from aoti_debug.triage.investigation.triage_runs import TIME_LIMIT, TriageOptions
 from aoti_debug.triage.post_mortem import triage_core
 from aoti_debug.triage.results.finding_kinds import Infinities
@@ -155,12 +155,12 @@ def command(
     rank that failed first with its launch, and the ranks that wait for it.
     """
     start = TimedPhase(START, since_process_start())
-    lines_of = all_finding_lines if verbose else finding_lines
     script = script_arguments.of(context, str(model), is_module=is_module)
     ranks = None if script is not None or model.is_file() else run_directory.find_ranks(model)
     if ranks is not None:
         finding, page = _of_ranks(context, ranks)
         pages = f"{wording.short_path(page)}, with a page of each rank"
+        lines_of = all_finding_lines if verbose else finding_lines
         _print_finding(finding, [] if as_json else lines_of(with_relative_paths(finding), width(), pages))
         if opens:
             open_page(page)
@@ -209,8 +209,10 @@ def command(
         written, unwritten = _written(finished)
         report_seconds = time.monotonic() - began
     shown = "" if written is None else wording.short_path(written)
-    lines = [] if as_json else ["", *lines_of(with_relative_paths(finished.finding), width(), shown)]
-    _print_finding(finished.finding, lines)
+    finding = with_relative_paths(finished.finding)
+    all_of_it = shlex.join(["aoti-debug", "show", _name_of(finished.path)])
+    lines = all_finding_lines(finding, width(), shown) if verbose else finding_lines(finding, width(), shown, all_of_it)
+    _print_finding(finished.finding, [] if as_json else ["", *lines])
     if unwritten is not None:
         raise unwritten
     if opens and written is not None:
@@ -219,6 +221,11 @@ def command(
         phases = [start, *_phases(finished), TimedPhase(_REPORT, report_seconds)]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(finished.finding.kind.exit_code)
+
+
+def _name_of(path: Path) -> str:
+    """The name that finds a triage in the home, "20261120-231501-4711"; its path elsewhere."""
+    return path.name if path.parent == ResultKind.TRIAGES.place().resolve() else wording.short_path(path)
 
 
 def _print_finding(finding: Finding, lines: Sequence[str]) -> None:
@@ -283,14 +290,3 @@ def _of_ranks(context: click.Context, path: Path) -> tuple[Finding, Path]:
             raise UsageError(f"{option} needs a model; {path} is a run of ranks", hint=f"leave out {option}")
     analysis = analyse(ranks_run.open_ranks(path))
     return ranks_finding(analysis), write_ranks_pages(analysis)
-
-
-def with_relative_paths(finding: Finding) -> Finding:
-    """The finding with its paths relative to the working directory, if they are inside it."""
-    prefix = f"{Path.cwd()}/"
-    return replace(
-        finding,
-        repro=finding.repro.removeprefix(prefix),
-        next=tuple(command.replace(prefix, "") for command in finding.next),
-        also=tuple(map(with_relative_paths, finding.also)),
-    )

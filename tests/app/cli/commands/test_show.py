@@ -11,11 +11,14 @@ import pytest
 
 from aoti_debug.app.cli import main, show_run
 from aoti_debug.package.manifest import Kind, Role
+from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from aoti_debug.triage.results import triage_directory
 from tests import factories, started_modules
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.paths import ROOT
+from tests.views.report import subjects
 
 PACKAGE = make_manifest(
     site("cpp_fused_relu_0", arg("x"), arg("buf0", Role.OUT), kind=Kind.CPP),
@@ -52,6 +55,31 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def first_lines(text: str) -> list[str]:
     """Of the blocks that empty lines separate."""
     return [block.splitlines()[0] for block in text.strip().split("\n\n")]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "newest"])
+def test_a_triage_is_shown_with_its_whole_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, named: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = subjects.triage(Path("aoti-debug/triages"))
+    assert show(*([f"triages/{made.path.name}"] if named else [])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "FAULT IndexError: index 314159 is out of bounds"
+    assert "           buf0[2] is 314159" in lines
+    assert any(line.startswith("run 2026") for line in lines)
+    assert show(*([f"triages/{made.path.name}"] if named else []), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["finding"]["kind"] == "fault"
+
+
+def test_a_triage_without_a_run_is_its_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = triage_directory.create(Path("aoti-debug/triages"))
+    triage_directory.write(path, triage_directory.Record(Finding(CLEAN, "no race")))
+    assert show(str(path)) == 0
+    assert capsys.readouterr().out == "CLEAN no race\n\n"
 
 
 def test_the_latest_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,8 @@ from aoti_debug.package.inputs.validate import is_parameter
 from aoti_debug.package.pt2 import archive, trust
 
 _SWAP = "swap_constant_buffer"
+_FREE = "free_inactive_constant_buffer"
+_FROM_FILE = "update_constant_buffer_from_blob"  # whose path torch reads
 _FROM_CPU = "_from_cpu"  # ends the name of a method that takes weights of a GPU on the CPU
 _FILES = 8  # of one model; the oldest one is deleted, unless it is in force
 _LARGEST = 1 << 30  # bytes that are kept, unless all calls are to be kept
@@ -85,6 +87,9 @@ class WeightsInForce:
         return frozenset().union(*(change.names for change in self.changes or ()))
 
 
+_EMPTY = WeightsInForce((), is_whole=False)  # of a buffer without memory
+
+
 @dataclass(frozen=True)
 class _State:
     """The weights in force from a call on, which is given by its number."""
@@ -130,7 +135,7 @@ class GivenWeights:
         self._folder = folder
         self._keeps_all = keeps_all
         self._active = WeightsInForce((), is_whole=True)
-        self._inactive = WeightsInForce((), is_whole=False)
+        self._inactive = _EMPTY
         self._files: list[str] = []
         self._numbers = itertools.count()
         self._watched: list[_Watched] = []
@@ -150,6 +155,12 @@ class GivenWeights:
             self._is_told = False
             if method == _SWAP:
                 self._active, self._inactive = self._inactive, self._active
+                return
+            if method == _FREE:  # as before anything was set in it
+                self._inactive = _EMPTY
+                return
+            if method == _FROM_FILE:
+                self._active = self._active.with_change(None)
                 return
             kept = self._kept(method, tensors, in_place=in_place)
             if in_place and kept is not None and self._keeps_all:

@@ -50,7 +50,9 @@ _CHANGES = (  # and those that may launch something besides
     "load_constants",
     "update_constant_buffer",
     "update_constant_buffer_from_cpu",
+    "update_constant_buffer_from_blob",
     "swap_constant_buffer",
+    "free_inactive_constant_buffer",
 )
 
 

@@ -73,6 +73,34 @@ def test_weights_that_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert values(tmp_path, 3) is None
 
 
+def test_a_buffer_that_was_freed_has_nothing(tmp_path: Path) -> None:
+    """What is set in it later is all that it has, with what torch copies from the active one."""
+    kept = GivenWeights(tmp_path / "weights", keeps_all=False)
+
+    def after(call: int, *methods: tuple[str, str]) -> tuple[bool, list[str]]:
+        for method, name in methods:
+            inactive = method == "update_constant_buffer"
+            kept.changed(method, {name: torch.ones(1)} if name else {}, inactive=inactive)
+        kept.tell(tmp_path, call)
+        weights = kept_weights.of_call(tmp_path, call)
+        assert weights is not None
+        changes = weights.changes or ()
+        return weights.is_whole, [f"{one.names[0]}{' copied' if one.is_copied else ''}" for one in changes]
+
+    swap, free = ("swap_constant_buffer", ""), ("free_inactive_constant_buffer", "")
+    assert after(0, ("update_constant_buffer", "a"), swap) == (False, ["a"])
+    assert after(1, free) == (False, ["a"])
+    assert after(2, ("update_constant_buffer", "b"), swap) == (False, ["a copied", "b"])  # the package's are gone
+    assert after(3, free, swap) == (False, [])
+
+
+def test_weights_that_torch_reads_from_a_file_are_not_known(tmp_path: Path) -> None:
+    kept = GivenWeights(tmp_path / "weights", keeps_all=True)
+    kept.changed("update_constant_buffer_from_blob", {}, inactive=False)
+    kept.tell(tmp_path, 0)
+    assert values(tmp_path, 0) is None
+
+
 def test_old_files_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_weights, "_FILES", 2)
     kept = GivenWeights(tmp_path, keeps_all=False)

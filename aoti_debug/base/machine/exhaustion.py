@@ -32,6 +32,7 @@ _MEMORY_WORDS = (
     *("virtual memory exhausted", "out of memory allocating"),
 )
 _RAISED = re.compile(r"^[\w.]*Error: \[Errno (\d+)\] ([^\n]*)\Z", re.MULTILINE)
+_STREAM_WORDS = "iostream error"
 _DISK_WORDS = ("no space left on device", "disk quota exceeded")
 
 
@@ -51,6 +52,18 @@ class Exhausted:
     def hint(self) -> str:
         """The advice: a sentence without its end."""
         return hint_for(self.what)
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """A file that cannot be written, nobody knows why.
+
+    Attributes:
+        text: "a file cannot be written: basic_ios::clear: iostream error".
+    """
+
+    text: str
+    hint: str = "the disk may be full: df -h shows the room in XDG_CACHE_HOME and TMPDIR"
 
 
 def exhausted(error: BaseException) -> Exhausted | None:
@@ -101,6 +114,13 @@ def refusal(error: BaseException) -> OSError | None:
     """The error of the system that an exception is, or came from, if `advice` knows it; None for any other."""
     links = (link for link in chain_of(error) if isinstance(link, OSError))
     return next((link for link in links if advice(link)), None)
+
+
+def unwritten(error: BaseException) -> Unwritten | None:
+    """The file that a stream of torch could not write, by its exception, which names no error; None by any other."""
+    links = (link for link in chain_of(error) if isinstance(link, RuntimeError) and _STREAM_WORDS in str(link))
+    found = next(links, None)
+    return None if found is None else Unwritten(f"a file cannot be written: {wording.first_line(str(found))}")
 
 
 def raised_refusal(output: str) -> OSError | None:

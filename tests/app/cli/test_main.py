@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import click
@@ -82,6 +83,17 @@ def test_what_the_system_refuses_is_no_bug(
     assert second == "error: cannot read /tmp/run"
     assert hint == same
     assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EIO, 5), (None, 70)])
+def test_an_archive_that_the_system_does_not_read_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int | None, code: int
+) -> None:
+    error = zipfile.BadZipFile("File is not a zip file")
+    error.__context__ = None if number is None else OSError(number, "refused", "/c/a.pt2")
+    assert run_verb(monkeypatch, raising(error)) == code
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("error: Input/output error: /c/a.pt2" if number else "error: a bug in aoti-debug: ")
 
 
 def test_no_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aoti_debug.base.machine import torch_settings
-from aoti_debug.base.machine.exhaustion import advice, exhausted, refusal, system_text
+from aoti_debug.base.machine.exhaustion import advice, exhausted, refusal, system_text, unwritten
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
@@ -74,6 +74,9 @@ def answer_or_failure(work: Callable[[dict[str, float]], Answer]) -> Answer | Fa
         lack = exhausted(cause)
         if lack is not None:
             return Failure("room", lack.what, type(cause).__name__, lack.text, lack.hint)
+        stream = unwritten(cause)
+        if stream is not None:
+            return Failure("system", "", type(cause).__name__, stream.text, stream.hint)
         known, refused = messages.ERRORS[error.step], refusal(cause)
         if refused is not None and (known.log_lines or not (error.hint or known.hint)):  # the log says no more
             return Failure("system", "", type(refused).__name__, system_text(refused), advice(refused))

@@ -50,3 +50,11 @@ def test_what_the_system_refuses_is_not_either() -> None:
     assert isinstance(raised, TargetError)
     assert str(raised) == "the package cannot be built: Input/output error: /c/a.pt2; 0 lines of the log"
     assert "dmesg" in raised.hint
+
+
+def test_a_stream_of_torch_that_fails_is_a_file_that_cannot_be_written() -> None:
+    failure = failure_of(RuntimeError("basic_ios::clear: iostream error\nmore"))
+    raised = messages.error_of(failure, lambda lines: f"; {lines} lines of the log")
+    assert isinstance(raised, TargetError)
+    said = "the package cannot be built: a file cannot be written: basic_ios::clear: iostream error"
+    assert (str(raised), "df -h" in raised.hint) == (f"{said}; 0 lines of the log", True)

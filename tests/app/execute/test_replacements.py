@@ -44,6 +44,9 @@ class Runner:
     def swap_constant_buffer(self) -> str:
         return "swapped"
 
+    def free_inactive_constant_buffer(self) -> str:
+        return "freed"
+
 
 class AOTIModelContainerRunnerCuda(Runner):
     pass
@@ -117,6 +120,8 @@ def test_runners_of_bare_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (runner.run([1]), runner.swap_constant_buffer()) == ([1], "swapped")
     swapped: Any = ("swap_constant_buffer", {}, False, False)
     assert packages.uses[0].seen == ["change", runner, [1], "change", swapped]
+    assert runner.free_inactive_constant_buffer() == "freed"
+    assert packages.uses[0].seen[-1] == ("free_inactive_constant_buffer", {}, False, False)
     for given, expected in (
         ((2,), (2, "cuda", "libraries/1")),
         ((2, "cuda:1"), (2, "cuda:1", "libraries/1")),

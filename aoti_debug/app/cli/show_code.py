@@ -15,8 +15,8 @@ from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.package.reference.program import Reference
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.launch import Launch
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.overview import BUDGET
 from aoti_debug.views.call_text.call import Call, CallCondition, call_lines, parse_condition

@@ -21,8 +21,8 @@ from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir import breadcrumbs, recorded_runs, run_directory
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.launch import Launch
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.show.overview import BUDGET, excerpt, header, overview, table

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Level, NoteCode, Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.runs.rundir.argument_statistics import UNINITIALISED, Measurer
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.launch import Argument, Launch
-from aoti_debug.runs.rundir.measurer import UNINITIALISED, Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance
 from aoti_debug.package.recording.origins import frames, own_nodes
 from aoti_debug.package.recording.values import Layout, Value
+from aoti_debug.runs.rundir.argument_statistics import HASH_ONLY, Measurer
 from aoti_debug.runs.rundir.launch import Argument, Grid, Launch, LaunchStatus
-from aoti_debug.runs.rundir.measurer import HASH_ONLY, Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show import text
 from aoti_debug.runs.show.calls_and_replays import replay_fact

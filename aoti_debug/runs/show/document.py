@@ -15,10 +15,10 @@ from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, 
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord, TensorFile, TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.launch import Argument, Grid, Launch
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show import text
 from aoti_debug.runs.show.calls_and_replays import purpose_of

@@ -17,8 +17,8 @@ from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launches

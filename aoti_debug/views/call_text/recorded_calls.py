@@ -13,9 +13,9 @@ from aoti_debug.package.manifest import Form, Manifest, OperatorSchema, Paramete
 from aoti_debug.package.recording.origins import own_nodes
 from aoti_debug.package.recording.values import Absent, Number, Tensor
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.call_text.call import Call, CallTensor, common_known_module, list_text
 

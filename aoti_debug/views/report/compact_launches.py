@@ -12,8 +12,8 @@ from aoti_debug.base.dtypes import LARGEST, SHARE
 from aoti_debug.base.native import exception_text
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.rundir.argument_statistics import HASH_ONLY
 from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
-from aoti_debug.runs.rundir.measurer import HASH_ONLY
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.views.report.redaction import Redaction

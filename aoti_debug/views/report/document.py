@@ -16,8 +16,8 @@ from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis import findings, suggested_commands
 from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.launch import Launch
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.runs.show.document import launch_documents

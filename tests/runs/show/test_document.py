@@ -12,8 +12,8 @@ from aoti_debug.package.manifest import Certainty, CType, Form, Kind, Role
 from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.launch import LaunchStatus
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.show.document import document

@@ -19,9 +19,9 @@ from aoti_debug.package.pt2 import program_weights, trust
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Place
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.formats import journal
 from aoti_debug.runs.rundir.load_tensors import load_launch
-from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.show.document import document
 from aoti_debug.triage.results import triage_directory

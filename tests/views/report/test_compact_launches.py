@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.runs.rundir.measurer import Measurer
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.document import document
 from aoti_debug.views.report.compact_launches import STATISTICS, Compactor, merge_phases, merge_recordings

@@ -21,7 +21,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.what_if.replay import Reached, replay
 from aoti_debug.compare.what_if.replay_session import ReplayOptions
 from aoti_debug.compare.what_if.what_if import Recovery, WhatIf, what_if_document, what_if_lines
-from aoti_debug.runs.rundir.measurer import Measurer
+from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.show.detail import detail
 from aoti_debug.runs.show.document import FORMAT, launch_documents
 

@@ -28,8 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aoti_debug.app.python.debug import debug
+    from aoti_debug.app.python.invariance_and_precision import (
+        RoundingOptions,
+        SampleOptions,
+        invariance,
+        invariance_by_size,
+        precision,
+    )
     from aoti_debug.app.python.notebook import load_ipython_extension
-    from aoti_debug.app.python.numbers import RoundingOptions, SampleOptions, invariance, invariance_by_size, precision
     from aoti_debug.app.python.procedures import compare, equal, repro, triage
     from aoti_debug.app.python.record import record
     from aoti_debug.base.version import __version__
@@ -70,8 +76,8 @@ __all__ = [
 
 _MODULES = {
     "BuildSettings": "aoti_debug.instrument.builder.options",
-    "RoundingOptions": "aoti_debug.app.python.numbers",
-    "SampleOptions": "aoti_debug.app.python.numbers",
+    "RoundingOptions": "aoti_debug.app.python.invariance_and_precision",
+    "SampleOptions": "aoti_debug.app.python.invariance_and_precision",
     "__version__": "aoti_debug.base.version",
     "build": "aoti_debug.instrument.builder.build",
     "compare": "aoti_debug.app.python.procedures",
@@ -81,13 +87,13 @@ _MODULES = {
     "inspect": "aoti_debug.runs.run.inspector",
     "inspect_modules": "aoti_debug.package.printing.inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",
-    "invariance": "aoti_debug.app.python.numbers",
-    "invariance_by_size": "aoti_debug.app.python.numbers",
+    "invariance": "aoti_debug.app.python.invariance_and_precision",
+    "invariance_by_size": "aoti_debug.app.python.invariance_and_precision",
     "load_file": "aoti_debug.runs.rundir.load_tensors",
     "load_ipython_extension": "aoti_debug.app.python.notebook",
     "load_launch": "aoti_debug.runs.rundir.load_tensors",
     "open_run": "aoti_debug.runs.rundir.run_directory",
-    "precision": "aoti_debug.app.python.numbers",
+    "precision": "aoti_debug.app.python.invariance_and_precision",
     "print_": "aoti_debug.package.printing.print_operator",
     "record": "aoti_debug.app.python.record",
     "repro": "aoti_debug.app.python.procedures",

@@ -15,6 +15,8 @@ from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws
+from aoti_debug.compare.protocol.request import ProgramRun
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference import program
 
 if TYPE_CHECKING:
@@ -30,12 +32,20 @@ class DrawnNumbers:
     Args:
         reference: with the graph that the kernels were generated from.
         seeds: the values of the nodes of that graph that make seeds.
+        run: a call of that graph, whose symbolic sizes are known; None if all sizes are numbers.
 
     Raises:
         NotEvaluableError: the graph draws otherwise too, or seeds or their order are not known.
     """
 
-    def __init__(self, reference: program.Reference, seeds: Seeds, arithmetic: Arithmetic, device: str) -> None:
+    def __init__(
+        self,
+        reference: program.Reference,
+        seeds: Seeds,
+        arithmetic: Arithmetic,
+        device: str,
+        run: ProgramRun | None = None,
+    ) -> None:
         graph = reference.graph("", program.MODEL)
         if graph is None:
             raise NotEvaluableError("it draws random numbers, and the graph that draws them is not known")
@@ -43,7 +53,9 @@ class DrawnNumbers:
         for key, value in seeds.items():
             evaluation.set(key, value)
         self._arithmetic = arithmetic
-        self._of_devices = {name: _OfDevice(graph, evaluation, nodes) for name, nodes in _drawing(graph, seeds).items()}
+        symbols = Symbols() if run is None else Symbols(known=run.symbols)
+        drawing = _drawing(graph, seeds)
+        self._of_devices = {name: _OfDevice(graph, evaluation, nodes, symbols) for name, nodes in drawing.items()}
 
     def result(self, node: program.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of a node of the exported program, the next one of its device that draws.
@@ -74,10 +86,14 @@ class _OfDevice:
 
     Args:
         nodes: those that draw them, in the order of their seeds.
+        symbols: the values of symbolic sizes.
     """
 
-    def __init__(self, graph: program.Graph, evaluation: Evaluation, nodes: Sequence[program.Node]) -> None:
+    def __init__(
+        self, graph: program.Graph, evaluation: Evaluation, nodes: Sequence[program.Node], symbols: Symbols
+    ) -> None:
         self._graph = graph
+        self._symbols = symbols
         self._evaluation = evaluation
         self._nodes = nodes
         self._next = 0
@@ -102,7 +118,7 @@ class _OfDevice:
         for name in node.inputs:
             reader = self._graph.by_name[name]
             if program.ValueKey(name) not in self._evaluation.values:
-                self._evaluation.run(reader)
+                self._evaluation.run(reader, self._symbols.value(reader.size) if reader.size else None)
         self._evaluation.run(node)
         value = self._evaluation.value(program.ValueKey(node.name))
         drawn = f"{node.args[0]}:{node.args[1]}" if node.target == functions.INTEGER else node.args[2]

@@ -153,7 +153,7 @@ class ExportedSource:
             if graph is None or number >= len(self.run.seeds):
                 raise NotEvaluableError("it draws random numbers, whose seeds are not recorded")
             held = {item.value: load_value(graph, item, Symbols(), self.device) for item in self.run.seeds[number]}
-            return DrawnNumbers(self.reference, held, arithmetic, self.device)
+            return DrawnNumbers(self.reference, held, arithmetic, self.device, self.run.last)
 
         return of_call
 

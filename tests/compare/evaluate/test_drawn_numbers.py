@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from aoti_debug.compare.evaluate import functions
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import (
     FORMAT,
@@ -112,3 +114,17 @@ def test_a_dropout_that_draws(train: bool | None) -> None:
     assert torch.equal(kept, mask * 2.0)
     named = numbers(seeds(count=1), *drawing(0)).result(dropout, [x], {"p": 0.5, "train": train})
     assert torch.equal(named[1], mask)
+
+
+def test_a_size_that_is_a_symbol() -> None:
+    size = Node("size", NodeKind.CALL, "aten.sym_size.int", ({"node": "x"}, 0), size="s7")
+    lookup, draw = drawing(0)
+    draw = replace(draw, args=([{"node": "size"}], *draw.args[1:]))
+    x = Node("x", NodeKind.INPUT, types=(TensorType("float32", "cpu", ("s7",), ("1",)),))
+    reference = Reference(FORMAT, torch.__version__, (Graph("", MODEL, (x, seeds(count=1), size, lookup, draw), ()),))
+    made = {ValueKey("seeds"): SEEDS}
+    run = ProgramRun(graph="", function=MODEL, inputs=(), outputs=(), symbols={"s7": 3})
+    drawn = DrawnNumbers(reference, made, Arithmetic.EAGER, "cpu", run)
+    assert torch.equal(drawn.result(RAND, [[3]], {}), expected(11))
+    with pytest.raises(NotEvaluableError):
+        DrawnNumbers(reference, made, Arithmetic.EAGER, "cpu").result(RAND, [[3]], {})

@@ -10,14 +10,17 @@ from benchmarks.triage.public_reports import (
     fields,
     given,
     healthy,
+    hosts,
     indices,
     integers,
     layers,
     meanings,
     mixtures,
+    mutated,
     no_faults,
     nonfinite,
     numbers,
+    rules,
     scripts,
     undefined,
 )
@@ -25,6 +28,6 @@ from benchmarks.triage.public_reports.report import Report
 
 _MODULES = (
     *(given, indices, numbers, nonfinite, builds, custom, healthy, undefined),
-    *(alike, contracts, meanings, no_faults, fields, integers, layers, mixtures, scripts),
+    *(alike, contracts, meanings, no_faults, fields, integers, layers, mixtures, scripts, mutated, rules, hosts),
 )
 REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

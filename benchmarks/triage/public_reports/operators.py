@@ -162,3 +162,20 @@ def unit_rows(x: Tensor) -> Tensor:
 @unit_rows.register_fake
 def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
+
+
+@torch.library.custom_op("public_reports::strided", mutates_args={})
+def strided(x: Tensor) -> Tensor:
+    """Returns a copy whose second dimension is the innermost one in memory, as its fake kernel says."""
+    return x.transpose(1, -1).contiguous().transpose(1, -1)
+
+
+@strided.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x.transpose(1, -1), memory_format=torch.contiguous_format).transpose(1, -1)
+
+
+@torch.library.custom_op("public_reports::added_into", mutates_args={"x"})
+def added_into(x: Tensor, by: Tensor) -> None:
+    """Adds to a tensor in place."""
+    x.add_(by)

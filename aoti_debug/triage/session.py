@@ -53,7 +53,7 @@ _MAX_FILES = 16  # the newest .pt2 files of the folder
 def with_remark(finding: Finding, program: Path, built: BuildSummary) -> Finding:
     """The finding with a remark on a compiled package of the program; of one with other kernels also its triage.
 
-    That comes first where nothing is wrong with these kernels.
+    Where nothing is wrong with these kernels, the difference of both comes first, and that triage.
 
     Args:
         program: the exported program.
@@ -68,7 +68,10 @@ def with_remark(finding: Finding, program: Path, built: BuildSummary) -> Finding
     remark = f"{compared}{f' ({others[0]})' if others else ''}"
     package, exported = shlex.quote(str(compared.package)), shlex.quote(str(program))
     more = (f"aoti-debug triage {package} --exported {exported}",) if others else ()
-    commands = (*finding.next, *more) if finding.kind.is_fault else (*more, *finding.next)
+    if finding.kind.is_fault:
+        commands = (*finding.next, *more)
+    else:
+        commands = (*((f"aoti-debug diff {exported} {package}",) if more else ()), *more, *finding.next)
     return replace(finding, warnings=(*finding.warnings, remark), next=commands)
 
 

@@ -369,7 +369,7 @@ def test_other_kernels_are_named_with_what_to_do(program: Path, tmp_path: Path) 
         "0 of 1 kernels identical to those of their own.pt2 (cpp_fused_relu_0: its source differs)",
     )
     their_triage = f"aoti-debug triage '{other}' --exported {program}"
-    assert found.next == (their_triage, "look")
+    assert found.next == (f"aoti-debug diff {program} '{other}'", their_triage, "look")
     fault = replace(CLEAN_FINDING, kind=FAULT)
     assert session.with_remark(fault, program, built).next == ("look", their_triage)
 

@@ -21,6 +21,8 @@ from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.explain_differences import explain_differences
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
@@ -36,7 +38,8 @@ class DiffOptions:
 
     Attributes:
         a, b: each a run directory or the name of a run, an exported program, a compiled or an instrumented package.
-        inputs: a .pt or .safetensors file for the models; None for those of the run beside a model, or embedded ones.
+        inputs: a .pt or .safetensors file for the models; None for those of the run beside a model, or embedded
+            ones; a compiled package takes those of an exported program beside it.
         calls: how many times each model is called; None: as often as in the run beside it, or once.
         level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics, hash their hashes only.
         explains: compute with the programs in float64 whether rounding explains what differs.
@@ -124,6 +127,18 @@ class _Recorder:
 
     def _built(self, side: str, model: Path) -> Path:
         options = self._options
-        building = BuildOptions(model, output=self._folder / f"{side}.pt2", user_code=options.user_code)
         has_inputs = self._inputs is not None
+        building = BuildOptions(
+            model,
+            exported=None if has_inputs else self._program_of(model),
+            output=self._folder / f"{side}.pt2",
+            user_code=options.user_code,
+        )
         return instrumented(model, building, self._steps, name=f"build {side}", has_inputs=has_inputs)
+
+    def _program_of(self, model: Path) -> Path | None:
+        """The other side, if it is an exported program and this model a compiled package: that has no inputs."""
+        other = self._options.b if model == self._options.a else self._options.a
+        if other.suffix != ".pt2" or archive.inspect(model).kind is not ArtifactKind.PACKAGE:
+            return None
+        return other if archive.inspect(other).kind is ArtifactKind.EXPORTED else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,13 @@ from click.testing import CliRunner, Result
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
+from aoti_debug.base.machine.steps import Steps
+from aoti_debug.compare.diff import diff as diff_module
+from aoti_debug.compare.diff.diff import DiffOptions
 from aoti_debug.compare.modules import WHOLE
+from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests import archives
 from tests.built_model import Built
 from tests.compare.chains import chain
 from tests.schema import DOCS, problems
@@ -144,3 +150,25 @@ def test_wrong_usage(words: tuple[str, ...], problem: str) -> None:
     result = diff(*words)
     assert result.exit_code == 2
     assert problem in result.output
+
+
+@pytest.mark.parametrize("program_first", [True, False])
+def test_a_compiled_package_takes_the_inputs_of_a_program_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, program_first: bool
+) -> None:
+    program = archives.write(tmp_path / "program.pt2", archives.PROGRAM)
+    package = archives.write(tmp_path / "package.pt2", archives.PACKAGE)
+    sides = (program, package) if program_first else (package, program)
+    options = DiffOptions(a=sides[0], b=sides[1])
+    built: list[BuildOptions] = []
+
+    def end(_: Path, building: BuildOptions, *_others: object, **_named: object) -> Path:
+        built.append(building)
+        raise ArtifactError("this is enough", hint="")
+
+    monkeypatch.setattr(diff_module, "instrumented", end)
+    for chosen in (options, replace(options, inputs=tmp_path / "inputs.pt")):
+        for model in sides:
+            with pytest.raises(ArtifactError, match="enough"):
+                diff_module._Recorder(chosen, tmp_path, Steps(None), None).record("a", model)
+    assert [(step.program, step.exported) for step in built if step.exported] == [(package, program)]

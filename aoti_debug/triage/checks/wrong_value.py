@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,7 +46,7 @@ def look(investigation: Investigation) -> Suspicion | None:
     if first.run.package is None:
         return _not_compared("a run whose package is gone", first)
     if reason := reason_against(investigation, first.run):
-        return _not_compared(reason, first)
+        return _not_compared(reason, first, _difference(investigation, first.run))
     saved = investigation.runs.all_tensors()
     if saved.verdict is not None:
         return faults.of_ended(investigation, saved)
@@ -105,9 +106,20 @@ def bytes_of_tensors(run: RunDir) -> int:
     return written + sum(read.values())
 
 
-def _not_compared(reason: str, result: RunResult) -> Suspicion:
+def _not_compared(reason: str, result: RunResult, commands: tuple[str, ...] = ()) -> Suspicion:
     launches = wording.pluralize(len(result.run.launches), "launch")
-    return Suspicion(Finding(INCOMPLETE, incomplete_text(f"0 of {launches}", (reason,))), result.diagnosed)
+    finding = Finding(INCOMPLETE, incomplete_text(f"0 of {launches}", (reason,)), next=commands)
+    return Suspicion(finding, result.diagnosed)
+
+
+def _difference(investigation: Investigation, run: RunDir) -> tuple[str, ...]:
+    """The command that compares a compiled package without its graph with a build of its program; () without one."""
+    options = investigation.options
+    if options.exported is None or options.random_inputs is not None or has_reference(run):
+        return ()
+    code = options.user_code
+    calling = suggested_commands.calling(options.inputs, options.calls, code.imports, code.libraries)
+    return (shlex.join(["aoti-debug", "diff", str(options.exported), str(options.model), *calling]),)
 
 
 def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:

@@ -20,11 +20,12 @@ from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Alteration, LostOperator, OverwritingOperator, Suspect, UndefinedOperator
 from aoti_debug.compare.text import output_lines
-from aoti_debug.package.manifest import Certainty, Kind, ModelLine, Provenance
+from aoti_debug.package.manifest import Certainty, Kind, ModelLine, PackageOrigin, Provenance
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Place
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results import wrong_value_finding
 from tests.triage.recorder import Recorder
 
@@ -466,6 +467,21 @@ def looked(run: RunDir, folder: Path, compare: bool = True) -> str:
     assert suspicion is not None
     assert suspicion.finding.kind is INCOMPLETE
     return suspicion.finding.what
+
+
+def test_a_package_without_its_graph_is_compared_with_a_build_of_its_program(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wrong_value, "has_reference", lambda _: False)
+    manifest = replace(run.manifest, source=PackageOrigin.COMPILED)
+    named = SimpleNamespace(launches=run.launches, package=tmp_path / "package.pt2", manifest=manifest)
+    first = SimpleNamespace(run=named, diagnosed=None)
+    difference = "aoti-debug diff 'my program.pt2' p.pt2 --calls 4"
+    for exported, commands in ((Path("my program.pt2"), (difference,)), (None, ())):
+        options = TriageOptions(model=Path("p.pt2"), exported=exported, calls=4)
+        suspicion = wrong_value.look(SimpleNamespace(options=options, first=first))  # type: ignore[arg-type]
+        assert suspicion is not None
+        assert suspicion.finding.next == commands
 
 
 def test_why_a_model_is_not_compared(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

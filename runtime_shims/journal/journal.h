@@ -135,11 +135,20 @@ class JournalWriter {
     for (uint32_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(cursor_ + at, 1);
   }
 
+  bool has_room(uint32_t payload) const { return room_ >= record_bytes(payload); }
+
+  // The id of a layout in the current block, where that has it already and `memo` tells where; otherwise kNoLayout.
+  uint32_t known_layout(const TensorMeta& meta, uint32_t memo) const {
+    if (memo >= known_.size()) return kNoLayout;
+    const KnownLayout& known = known_[memo];
+    return known.generation == generation_ && is_layout(known, meta) ? known.id : kNoLayout;
+  }
+
   // The id of a layout in the current block, which is recorded there first if need be. kNoLayout: the block has no room
   // for it and a record of `keep` bytes of payload after it. `memo` is where this layout was found last, in whatever
   // state: a slot of a launch mostly has the same one the next time.
   uint32_t layout(const TensorMeta& meta, uint32_t keep, uint64_t time_ns, uint32_t* memo) {
-    if (room_ < record_bytes(keep)) return kNoLayout;
+    if (!has_room(keep)) return kNoLayout;
     if (*memo >= known_.size() || !is_layout(known_[*memo], meta)) *memo = find_layout(meta);
     const KnownLayout& known = known_[*memo];
     return known.generation == generation_ ? known.id : record_layout(*memo, keep, time_ns);

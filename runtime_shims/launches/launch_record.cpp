@@ -97,30 +97,17 @@ SlotValue slot_value(const SlotReading& reading, uint16_t slot, uint32_t layout)
   return {static_cast<uint8_t>(reading.tag), reading.type, slot, layout, reading.bits};
 }
 
-// Fills `values` with what `sees(slot, meta)` finds in each slot that `takes(slot)`, and records the layouts behind
-// them in the block that the record of `fixed_bytes` and these values goes to. Returns how many there are.
-template <class Takes, class Sees>
-uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_bytes, uint64_t now_ns,
-                 const Takes& takes, const Sees& sees) {
-  thread.recorded = nullptr;
-  constexpr uint32_t kLayoutRoom = 8192;  // of a block that is otherwise full of values
-  const auto most = static_cast<uint32_t>((JournalWriter::kMaxPayload - kLayoutRoom - fixed_bytes) / sizeof(SlotValue));
-  uint32_t* const memos = thread.memo_of(site).layouts.get();
+// Records the layouts of tensors that the block has not yet: in the next one where it has no room for them and for a
+// record of `payload` bytes after them.
+__attribute__((noinline)) void record_layouts(ThreadState& thread, uint32_t* memos, uint32_t count, uint32_t payload,
+                                              uint64_t now_ns) {
   SlotValue* const values = thread.values.data();
-  TensorMeta* const tensors = thread.tensors.data();
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < site.n_slots && count < most; ++i) {
-    if (!takes(site.slots[i])) continue;
-    const SlotReading reading = sees(site.slots[i], &tensors[count]);
-    values[count++] = slot_value(reading, static_cast<uint16_t>(i), 0);
-  }
-  const auto payload = static_cast<uint32_t>(fixed_bytes + count * sizeof(SlotValue));
   for (int attempt = 0; attempt < 2; ++attempt) {
     bool complete = true;
     for (uint32_t i = 0; i < count && complete; ++i) {
       SlotValue& value = values[i];
       if (value.tag != VALUE_TENSOR) continue;
-      value.layout = thread.journal.layout(tensors[i], payload, now_ns, &memos[value.slot]);
+      value.layout = thread.journal.layout(thread.tensors[i], payload, now_ns, &memos[value.slot]);
       complete = value.layout != JournalWriter::kNoLayout;
       if (!complete && attempt == 1) {
         for (; i < count; ++i) {
@@ -130,6 +117,35 @@ uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_by
     }
     if (complete || attempt == 1 || !thread.journal.next_block()) break;
   }
+}
+
+// Fills ThreadState::values with what `sees(slot, meta)` finds in each slot that `takes(slot)`, and records the layouts
+// behind them in the block that the record of `fixed_bytes` and these values goes to. Returns how many there are.
+template <class Takes, class Sees>
+uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_bytes, uint64_t now_ns,
+                 const Takes& takes, const Sees& sees) {
+  thread.recorded = nullptr;
+  constexpr uint32_t kLayoutRoom = 8192;  // of a block that is otherwise full of values
+  const auto most = static_cast<uint32_t>((JournalWriter::kMaxPayload - kLayoutRoom - fixed_bytes) / sizeof(SlotValue));
+  uint32_t* const memos = thread.memo_of(site).layouts.get();
+  SlotValue* value = thread.values.data();
+  TensorMeta* meta = thread.tensors.data();
+  uint32_t count = 0;
+  bool is_known = true;
+  for (uint32_t i = 0; i < site.n_slots && count < most; ++i) {
+    if (!takes(site.slots[i])) continue;
+    const SlotReading reading = sees(site.slots[i], meta);
+    uint32_t layout = 0;
+    if (reading.tag == VALUE_TENSOR) {
+      layout = thread.journal.known_layout(*meta, memos[i]);
+      is_known &= layout != JournalWriter::kNoLayout;
+    }
+    *value++ = slot_value(reading, static_cast<uint16_t>(i), layout);
+    ++meta;
+    ++count;
+  }
+  const auto payload = static_cast<uint32_t>(fixed_bytes + count * sizeof(SlotValue));
+  if (!is_known || !thread.journal.has_room(payload)) record_layouts(thread, memos, count, payload, now_ns);
   return count;
 }
 

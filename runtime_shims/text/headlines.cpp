@@ -1,5 +1,6 @@
 #include "headlines.h"
 
+#include <chrono>
 #include <exception>
 #include <string>
 #include <utility>
@@ -35,19 +36,30 @@ void Headlines::submit(std::vector<Headline>* lines) {
     spare_.pop_back();
   }
   waiting_.push_back(std::exchange(*lines, std::move(empty)));
+  const bool sleeps = sleeps_;
   lock.unlock();
-  changed_.notify_all();
+  if (sleeps) changed_.notify_all();
 }
 
 void Headlines::drain() {
   std::unique_lock<std::mutex> lock(mutex_);
+  changed_.notify_all();
   changed_.wait(lock, [this] { return waiting_.empty() && !writing_; });
+}
+
+void Headlines::await(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::milliseconds kPause(1);
+  constexpr int kLooks = 100;
+  for (int looks = 0; looks < kLooks && !closing_ && waiting_.empty(); ++looks) changed_.wait_for(lock, kPause);
+  sleeps_ = true;
+  changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+  sleeps_ = false;
 }
 
 void Headlines::work() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+    await(lock);
     if (waiting_.empty()) return;
     std::vector<Headline> lines = std::move(waiting_.front());
     waiting_.pop_front();

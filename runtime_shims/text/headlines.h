@@ -43,6 +43,9 @@ class Headlines {
  private:
   static constexpr size_t kMaxWaiting = 64;
 
+  // Returns once there are lines, or none will come. While they come the thread looks for them by itself: to wake it
+  // would cost a launch a system call.
+  void await(std::unique_lock<std::mutex>& lock);
   void work();
   void write(const std::vector<Headline>& lines);
 
@@ -55,6 +58,7 @@ class Headlines {
   bool started_ = false;
   bool writing_ = false;
   bool closing_ = false;
+  bool sleeps_ = false;  // the thread has to be woken
 };
 
 }  // namespace aoti_debug

@@ -341,6 +341,21 @@ def test_lines_of_launches_within_a_launch(start: Start, capfd: pytest.CaptureFi
     assert lines == ["0.0 before outer", *inner, "0.0 after  outer", "0.3 before outer"]
 
 
+def test_lines_are_written_while_the_run_goes_on(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    """The second ones come when the thread that writes them has gone to sleep."""
+    runtime = start(LEVEL=3)
+    runtime.site(0, "kernel")
+    for call in range(2):
+        with runtime.call(), runtime.launch(0):
+            pass
+        wanted, found, deadline = f"{call}.0 after  kernel", "", time.monotonic() + 60
+        while wanted not in found and time.monotonic() < deadline:
+            time.sleep(0.3)
+            found += capfd.readouterr().err
+        assert wanted in found
+    runtime.unload()
+
+
 def test_statistics_come_in_order(start: Start, journal: Decode, capfd: pytest.CaptureFixture[str]) -> None:
     runtime = start(LEVEL=2)
     slots = (Slot("a", role=IN), Slot("b", role=OUT, value=1), Slot("c", role=INOUT, value=2))

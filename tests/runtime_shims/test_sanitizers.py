@@ -38,14 +38,15 @@ LEVELS = {
     "limits": {"LEVEL": "1", "MAX_BYTES": "300K", "MAX_FILES": "40", "JOURNAL_BYTES": "600K"},
     "level 2": {"LEVEL": "2", "GUARDS": "1"},
     "level 3": {"LEVEL": "3", **FLIGHT, "GUARDS": "1", "JOURNAL_BYTES": "1M"},
+    "names": {"LEVEL": "3"},  # nothing is done with a launch but to record and name it
     "quiet": {"LEVEL": "3", **SMALL_FLIGHT, "GUARDS": "1", "PRINT": "none", "SUMMARIES": "1", "SUMMARIES_BYTES": "9K"},
 }
 CASES = (
     *(("address", "threads", level) for level in ("level 1", "level 3")),
     *(("address", "forks", level) for level in ("level 1", "level 2")),
     *(("address", "reloads", level) for level in ("limits", "level 3")),
-    *(("address", "device", level) for level in ("level 2", "limits")),
-    *(("thread", "threads", level) for level in ("level 1", "level 2", "level 3")),
+    *(("address", "device", level) for level in ("level 2", "limits", "names")),
+    *(("thread", "threads", level) for level in ("level 1", "level 2", "level 3", "names")),
     ("thread", "forks", "quiet"),  # it dies when the child of a process with threads starts threads
     *(("thread", "reloads", level) for level in ("limits", "level 3")),
     *(("thread", "device", level) for level in ("limits", "level 2")),

@@ -76,8 +76,12 @@ def elements_of_small(value: Any) -> tuple[Any, ...] | None:
 
     if not isinstance(value, torch.Tensor) or value.is_meta or value.layout is not torch.strided:
         return None
-    is_small = value.dim() == 0 or (value.dim() == 1 and value.numel() <= _LARGEST_INLINED)
-    return tuple(_argument(item) for item in value.reshape(-1).tolist()) if is_small else None
+    if value.dim() > 1 or (value.dim() == 1 and value.numel() > _LARGEST_INLINED):
+        return None
+    try:
+        return tuple(_argument(item) for item in value.reshape(-1).tolist())
+    except RuntimeError:  # packed bits, or a tensor without memory
+        return None
 
 
 def _call(node: Any) -> tuple[str, Sequence[Any]]:

@@ -53,6 +53,23 @@ def test_weights_and_inputs_are_told_apart() -> None:
     assert (whole.name, whole.function) == ("", EXPORTED)
 
 
+class Packed(nn.Module):
+    """Few elements that torch does not give as numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("few", torch.ones(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.few.view(torch.uint8)
+
+
+def test_a_small_weight_without_numbers_has_none() -> None:
+    with torch.no_grad():
+        found = recorded(torch.export.export(Packed(), (torch.ones(2),)))
+    assert [node.initial for node in found.graphs[0].nodes if node.kind is NodeKind.WEIGHT] == [None]
+
+
 def test_small_weights_that_stay_have_their_elements() -> None:
     found = exported()
     initial = {node.target: node.initial for node in recorded(found).graphs[0].nodes if node.kind is NodeKind.WEIGHT}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,8 @@ def save(result: Any, folder: Path, given: Any = ()) -> None:
     """Saves the tensors and numbers of a result, however they are nested. Runs in a child process.
 
     Args:
-        given: the inputs of the call, nested as well.
+        given: the inputs of the call, nested as well. An input that shares memory with another one is left out of
+            what is noted: eager is given a copy of each, which share none.
 
     Raises:
         OSError: they cannot be written.
@@ -62,9 +64,8 @@ def save(result: Any, folder: Path, given: Any = ()) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     leaves, inputs = pytree.tree_leaves(result), [_memory(leaf) for leaf in pytree.tree_leaves(given)]
-    shared = {
-        index: [n for n, own in enumerate(inputs) if _overlap(_memory(leaf), own)] for index, leaf in enumerate(leaves)
-    }
+    alone = _separate(inputs)
+    shared = {index: [n for n in alone if _overlap(own, inputs[n])] for index, own in enumerate(map(_memory, leaves))}
     (folder / _MEMORY).write_text(json.dumps({index: numbers for index, numbers in shared.items() if numbers}))
     for index, leaf in enumerate(leaves):
         value = as_tensor(leaf)
@@ -87,6 +88,18 @@ def _memory(value: Any) -> range:
 
 def _overlap(first: range, second: range) -> bool:
     return max(first.start, second.start) < min(first.stop, second.stop)
+
+
+def _separate(memory: Sequence[range]) -> list[int]:
+    """The numbers of those that overlap no other one."""
+    found = {number for number, own in enumerate(memory) if own}
+    last: int | None = None  # the one that reaches furthest
+    for number in sorted(found, key=lambda number: memory[number].start):
+        if last is not None and _overlap(memory[last], memory[number]):
+            found -= {last, number}
+        if last is None or memory[number].stop > memory[last].stop:
+            last = number
+    return sorted(found)
 
 
 def shared_inputs(folder: Path) -> dict[int, tuple[int, ...]]:

@@ -44,3 +44,10 @@ def test_the_inputs_whose_memory_results_have(tmp_path: Path) -> None:
     assert saved_outputs.shared_inputs(tmp_path) == {1: (0,), 3: (2,)}
     assert saved_outputs.saved(tmp_path).keys() == {0, 1, 2, 3, 4}
     assert saved_outputs.shared_inputs(tmp_path / "none") == {}
+
+
+def test_inputs_in_the_memory_of_each_other_are_not_told_apart(tmp_path: Path) -> None:
+    x, y, wide = torch.arange(6.0), torch.arange(4.0), torch.arange(8.0)
+    given = (x, wide[::2], x, y, wide[1::2], wide[:2])
+    saved_outputs.save([x[:2], wide[::2], y, wide[6:]], tmp_path, given)
+    assert saved_outputs.shared_inputs(tmp_path) == {2: (3,)}

@@ -6,7 +6,8 @@ it. So rounding explains a difference only if nothing on either side, back to eq
 explained themselves, is farther from float64 than rounding allows.
 
 That each side is right by its own program says nothing if the programs differ: if a graph pass has changed one of them.
-Where the two are not the same expression, the largest difference must not exceed the errors of both sides together.
+So the largest difference of two that read the same must not exceed the errors of both sides together: the same
+expression may have other numbers too, of weights that are written into the kernels.
 """
 
 from __future__ import annotations
@@ -202,10 +203,13 @@ def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Kno
             reason = "it read different inputs, and the two programs compute it in other ways"
             return DiffExplanation(DiffCause.UNKNOWN, reason=reason)
         return DiffExplanation(DiffCause.CONSEQUENCE, reason=unread)
-    if not known.is_same_expression and (found := _beyond_both_errors(item)):
-        return found
+    beyond = _beyond_both_errors(item)
+    if beyond is not None and not known.is_same_expression:
+        return beyond
     if a.is_ill_conditioned or b.is_ill_conditioned:
         return DiffExplanation(DiffCause.ILL_CONDITIONED, reason=unread)
+    if beyond is not None and beyond.cause is DiffCause.PROGRAM:
+        return beyond
     return DiffExplanation(
         DiffCause.TIES if all(map(_is_discrete, item.tensors)) else DiffCause.ROUNDING, reason=unread
     )
@@ -287,7 +291,10 @@ def _side_error(found: Measurement | None) -> SideError | None:
 
 
 def _operators(side: _Side, launches: Iterable[Launch]) -> list[PlacedNode]:
-    """The operators between what launches wrote and what they read, back to what has a counterpart, the last first."""
+    """The operators between what launches wrote and what they read, back to what has a counterpart, the last first.
+
+    Also the weights among them that they do not read, as their numbers are in the kernels.
+    """
     together = {other.key: other for one in launches for other in (one, *makers(side.values, one, side.paired.keys()))}
     found: dict[str, PlacedNode] = {}
     for launch in together.values():
@@ -296,7 +303,7 @@ def _operators(side: _Side, launches: Iterable[Launch]) -> list[PlacedNode]:
         read = {read.value.node for read in side.values.reads.get(launch.key, ()) if read.value is not None}
         while graph is not None and ends:
             node = graph.by_name[ends.pop()]
-            if node.kind is NodeKind.CALL and node.name not in {*read, *found}:
+            if (node.kind is NodeKind.CALL or node.value is not None) and node.name not in {*read, *found}:
                 line = side.reference.lines[node.line].place if node.line >= 0 else ""
                 found[node.name] = PlacedNode(node, line)
                 ends += node.inputs

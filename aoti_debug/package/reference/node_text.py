@@ -50,7 +50,9 @@ def _named(side: Sequence[PlacedNode], texts: Sequence[str], left: Counter[str])
 
 
 def _call_text(node: Node, *, with_nodes: bool = True) -> str:
-    """ "aten.index.Tensor(table, [add_2])"; without nodes "aten.index.Tensor(…, […])"."""
+    """ "aten.index.Tensor(table, [add_2])"; without nodes "aten.index.Tensor(…, […])"; of a weight "k = [1.0, 2.0]"."""
+    if node.value is not None:
+        return f"{node.target} = {_text(node.value)}"
     keywords = [f"{name}={_text(item, with_nodes=with_nodes)}" for name, item in node.kwargs.items()]
     arguments = [_text(item, with_nodes=with_nodes) for item in node.args] + keywords
     return f"{node.target}({', '.join(arguments)})"

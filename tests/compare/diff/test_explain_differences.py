@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,12 @@ from aoti_debug.compare.diff.difference import Diff, DiffCause
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.explain_differences import explain_differences
 from aoti_debug.compare.diff.text import diff_lines
+from aoti_debug.package.reference.program import Node, NodeKind, TensorType
 from aoti_debug.runs.run.protocol import PRELOADED
-from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.report.diff_page import diff_page
 from tests import schema
-from tests.compare.chains import chain
+from tests.compare.chains import attach, chain, reference
 
 ADD = ("aten.add.Tensor",) * 6
 ULP = 2.0**-21  # of numbers from 4 to 8
@@ -121,6 +123,24 @@ def test_another_program_is_not_rounding(tmp_path: Path) -> None:
     assert [line for line in lines if "only in" in line] == [f"  note     of the operators there, {operators}"]
     assert "rounding suffices to explain 0 of 4 differences; 3 may be consequences" in lines
     assert lines[-1] == "DIFFERENT from 0.2 cpp_fused_add_2 on: the two programs compute other values there"
+
+
+def with_weight(run: RunDir, number: float) -> RunDir:
+    """The run of a chain whose third operator adds a weight, which is written into its kernel."""
+    (graph,) = reference(ADD).graphs
+    weight = Node("k", NodeKind.WEIGHT, "k", types=(TensorType("float32", "cpu", (), ()),), value=(number,))
+    nodes = [
+        replace(node, args=(node.args[0], {"node": "k"})) if node.name == "node_2" else node for node in graph.nodes
+    ]
+    attach(run.path, replace(reference(ADD), graphs=(replace(graph, nodes=(nodes[0], weight, *nodes[1:])),)))
+    return open_run(run.path)
+
+
+def test_another_weight_that_is_written_into_the_kernel_is_not_rounding(tmp_path: Path) -> None:
+    a, b = with_weight(chain(tmp_path / "a", ADD), 1.0), with_weight(chain(tmp_path / "b", ADD, altered=2), 2.0)
+    found = explained(a, b)
+    assert causes(found) == [("0.2", DiffCause.PROGRAM), *((f"0.{at}", DiffCause.CONSEQUENCE) for at in (3, 4, 5))]
+    assert found.launches[0].notes == ("of the operators there, only in a: k = [1.0]; only in b: k = [2.0]",)
 
 
 def test_another_program_behind_other_inputs(tmp_path: Path) -> None:

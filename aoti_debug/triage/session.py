@@ -50,28 +50,30 @@ from aoti_debug.triage.results.triage_directory import Record, TriageDir
 _MAX_FILES = 16  # the newest .pt2 files of the folder
 
 
-def with_remark(finding: Finding, program: Path, built: BuildSummary) -> Finding:
+def with_remark(finding: Finding, options: TriageOptions, built: BuildSummary) -> Finding:
     """The finding with a remark on a compiled package of the program; of one with other kernels also its triage.
 
     Where nothing is wrong with these kernels, the difference of both comes first, and that triage.
 
     Args:
-        program: the exported program.
+        options: of the triage of an exported program.
         built: of the package that was run.
     """
-    compared = next(_compared(program, built), None)
+    compared = next(_compared(options.model, built), None)
     if compared is None:
         return finding
     name = compared.package.name
     others = [f"{kernel.kernel}: {kernel.reason}" for kernel in compared.different]
     others += [f"{kernel}: only in {name}" for kernel in compared.missing]
     remark = f"{compared}{f' ({others[0]})' if others else ''}"
-    package, exported = shlex.quote(str(compared.package)), shlex.quote(str(program))
-    more = (f"aoti-debug triage {package} --exported {exported}",) if others else ()
+    package, exported = str(compared.package), str(options.model)
+    more = (shlex.join(["aoti-debug", "triage", package, "--exported", exported, *options.calling]),) if others else ()
     if finding.kind.is_fault:
         commands = (*finding.next, *more)
     else:
-        commands = (*((f"aoti-debug diff {exported} {package}",) if more else ()), *more, *finding.next)
+        has_known_inputs = bool(more) and options.random_inputs is None
+        difference = shlex.join(["aoti-debug", "diff", exported, package, *options.calling])
+        commands = (*((difference,) if has_known_inputs else ()), *more, *finding.next)
     return replace(finding, warnings=(*finding.warnings, remark), next=commands)
 
 
@@ -173,7 +175,7 @@ def _investigated(options: TriageOptions, folder: Path, steps: Steps, so_far: So
     finding = races.also(outcome.finding, outcome.run)
     finding = finding if outcome.run is None else with_coordinates(finding, outcome.run)
     if built.summary is not None and built.summary.manifest.source is PackageOrigin.EXPORTED and not built.left_out:
-        finding = with_remark(finding, options.model, built.summary)
+        finding = with_remark(finding, options, built.summary)
     if built.failures:
         finding = with_failures(finding, built.failures, built.left_out)
     return replace(outcome, finding=_with_notes(finding, built.notes), opened=runs.opened)

@@ -16,6 +16,7 @@ import torch
 from aoti_debug.base.machine.compiler import find_torch
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import OutOfTime, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import compare_kernels
 from aoti_debug.instrument.builder.build import BuildSummary
 from aoti_debug.instrument.wrapper import model_variables
@@ -355,7 +356,7 @@ def test_the_newest_package_of_the_program_is_compared(program: Path, tmp_path: 
     package(program.with_name("of another.pt2"), INPUT.replace("arg1_1", "arg9_1") + WEIGHT, OTHER)
     program.with_name("damaged.pt2").write_bytes(b"PK")
     program.with_name("folder.pt2").mkdir()
-    found = session.with_remark(CLEAN_FINDING, program, summary(tmp_path))
+    found = session.with_remark(CLEAN_FINDING, TriageOptions(program), summary(tmp_path))
     assert found.warnings == ("a note", "1 of 1 kernels identical to those of new.pt2")
     assert found.next == CLEAN_FINDING.next
 
@@ -363,7 +364,7 @@ def test_the_newest_package_of_the_program_is_compared(program: Path, tmp_path: 
 def test_other_kernels_are_named_with_what_to_do(program: Path, tmp_path: Path) -> None:
     other = package(program.with_name("their own.pt2"), kernels=OTHER)
     built = summary(tmp_path)
-    found = session.with_remark(CLEAN_FINDING, program, built)
+    found = session.with_remark(CLEAN_FINDING, TriageOptions(program), built)
     assert found.warnings == (
         "a note",
         "0 of 1 kernels identical to those of their own.pt2 (cpp_fused_relu_0: its source differs)",
@@ -371,13 +372,24 @@ def test_other_kernels_are_named_with_what_to_do(program: Path, tmp_path: Path) 
     their_triage = f"aoti-debug triage '{other}' --exported {program}"
     assert found.next == (f"aoti-debug diff {program} '{other}'", their_triage, "look")
     fault = replace(CLEAN_FINDING, kind=FAULT)
-    assert session.with_remark(fault, program, built).next == ("look", their_triage)
+    assert session.with_remark(fault, TriageOptions(program), built).next == ("look", their_triage)
+
+
+def test_what_to_do_is_done_with_the_inputs_of_the_triage(program: Path, tmp_path: Path) -> None:
+    other, built = package(program.with_name("own.pt2"), kernels=OTHER), summary(tmp_path)
+    options = TriageOptions(program, inputs=Path("x.pt"), calls=3, user_code=UserCode(("ops",)))
+    calling = "--inputs x.pt --import ops --calls 3"
+    their_triage = f"aoti-debug triage {other} --exported {program} {calling}"
+    found = session.with_remark(CLEAN_FINDING, options, built)
+    assert found.next == (f"aoti-debug diff {program} {other} {calling}", their_triage, "look")
+    of_random = session.with_remark(CLEAN_FINDING, TriageOptions(program, random_inputs=0), built)
+    assert "diff" not in " ".join(of_random.next)
 
 
 def test_a_package_without_common_weights_and_kernels_is_of_another_program(program: Path, tmp_path: Path) -> None:
     package(program.with_name("other.pt2"), INPUT, OTHER)
-    assert session.with_remark(CLEAN_FINDING, program, summary(tmp_path, INPUT)) == CLEAN_FINDING
+    assert session.with_remark(CLEAN_FINDING, TriageOptions(program), summary(tmp_path, INPUT)) == CLEAN_FINDING
 
 
 def test_nothing_lies_beside_the_program(program: Path, tmp_path: Path) -> None:
-    assert session.with_remark(CLEAN_FINDING, program, summary(tmp_path)) == CLEAN_FINDING
+    assert session.with_remark(CLEAN_FINDING, TriageOptions(program), summary(tmp_path)) == CLEAN_FINDING

@@ -117,9 +117,7 @@ def _difference(investigation: Investigation, run: RunDir) -> tuple[str, ...]:
     options = investigation.options
     if options.exported is None or options.random_inputs is not None or has_reference(run):
         return ()
-    code = options.user_code
-    calling = suggested_commands.calling(options.inputs, options.calls, code.imports, code.libraries)
-    return (shlex.join(["aoti-debug", "diff", str(options.exported), str(options.model), *calling]),)
+    return (shlex.join(["aoti-debug", "diff", str(options.exported), str(options.model), *options.calling]),)
 
 
 def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:

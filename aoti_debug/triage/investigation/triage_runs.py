@@ -87,12 +87,16 @@ class TriageOptions(ModelCalls):
     time_limit: float = TIME_LIMIT
 
     @property
+    def calling(self) -> tuple[str, ...]:
+        """The options of a command line that calls the model in the same way."""
+        code = self.user_code
+        return suggested_commands.calling(self.inputs, self.calls, code.imports, code.libraries)
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The options of a command line that builds the model with the same settings, and calls it in the same way."""
         settings = [("--inductor-config", f"{key}={value}") for key, value in self.inductor_configs.items()]
-        code = self.user_code
-        calling = suggested_commands.calling(self.inputs, self.calls, code.imports, code.libraries)
-        return (*calling, *chain.from_iterable(settings))
+        return (*self.calling, *chain.from_iterable(settings))
 
     def building(self, program: Artifact, output: Path) -> BuildOptions:
         """The options of a build of the model.

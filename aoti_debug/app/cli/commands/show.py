@@ -105,7 +105,7 @@ def command(
     agree: tuple[str, ...],
     sharded: tuple[str, ...],
 ) -> None:
-    """Show the launches of a run: the latest one, or RUN.
+    """Show the launches of a run: the latest one, or RUN. Of a triage, all of its finding comes first.
 
     Of a run of several ranks (torchrun), shows all ranks: the first that failed, those that wait, and tensors that
     should agree; RUN/rank2 is the run of one. A KERNEL or NUMBER is of the rank that failed first, or else of the

@@ -61,6 +61,7 @@ def _listed(replays: set[int]) -> str:
 _Given = tuple[str, tuple[int, ...], tuple[int, ...], int]
 """A model input or a weight, or a view of one: its name, shape, strides and offset."""
 
+_GRAPHS = "a package that aoti-debug has built from an exported program holds its graph: compare two of those"
 _PROGRAM = "compare two lowerings of one program, called with the same inputs"
 
 
@@ -69,11 +70,13 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
 
     Raises:
         RunDirError: a run recorded no values, or a tensor of it is damaged.
-        UsageError: the runs were called with inputs of other sizes.
+        UsageError: the runs were called with inputs of other sizes, or no launch has a counterpart.
     """
     for run in (a, b):
         require_values(run)
     pairing, notes = pair_runs(a, b)
+    if not pairing.pairs and notes:
+        raise UsageError(f"no launch of one run has kernel and arguments of one of the other; {notes[0]}", hint=_GRAPHS)
     if not pairing.pairs:
         raise UsageError("no launch of one run computes what a launch of the other does", hint=_PROGRAM)
     read_first = list(_read_first(pairing, b))

@@ -229,6 +229,14 @@ def test_programs_without_a_common_value_are_refused(tmp_path: Path) -> None:
         diff_runs(first, second)
 
 
+def test_other_kernels_without_a_graph_are_not_said_to_compute_something_else(tmp_path: Path) -> None:
+    first, second = chain(tmp_path / "a", ADD), record(tmp_path / "b", X)
+    with pytest.raises(UsageError, match="of the other; launches are not paired by value: ") as raised:
+        diff_runs(first, second)
+    assert "computes" not in str(raised.value)
+    assert raised.value.hint.startswith("a package that aoti-debug has built from an exported program holds its graph")
+
+
 def test_an_output_without_a_counterpart_is_not_called_the_same(tmp_path: Path) -> None:
     first, second = chain(tmp_path / "a", ADD, step=4), chain(tmp_path / "b", ADD, step=2)
     named = replace(second, manifest=replace(second.manifest, outputs=("buf5",)))

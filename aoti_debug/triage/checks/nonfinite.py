@@ -76,7 +76,9 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     comparison, wrong = compared
     where = finding.where
     if where is None or not where.launch:
-        return outcome if wrong is None else _behind(wrong_value.confirm(investigation, wrong), outcome.finding)
+        if wrong is not None:
+            return _behind(wrong_value.confirm(investigation, wrong), outcome.finding)
+        return replace(outcome, finding=replace(outcome.finding, also=tuple(_besides(comparison, None, ""))))
     right = _SAME if finding.origin is not None and not finding.origin.launch else _PROGRAM
     proved = proof(investigation, investigation.first.run, (where.launch,), right)
     evidence = (

@@ -17,6 +17,8 @@ from aoti_debug.compare.suspects import Alteration, LostOperator, UndefinedOpera
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
 from aoti_debug.triage.checks import nonfinite, wrong_value
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.investigation import Outcome
 from aoti_debug.triage.nonfinite import nonfinite as search
 from aoti_debug.triage.results import wrong_value_finding
 
@@ -133,3 +135,19 @@ def test_what_eager_refuses_is_told_beside() -> None:
     comparison.refusal = None
     assert list(nonfinite._besides(comparison, wrong, "0.0")) == []
     assert list(nonfinite._besides(comparison, wrong, "0.1")) == [FOUND]
+
+
+def test_what_eager_refuses_is_told_beside_a_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_input = replace(FOUND, where=Place(input="x", element=0))
+    refusal = Refusal(error="RuntimeError", words="it should be between 0 and 1", operator="aten.bce.default")
+    comparison = SimpleNamespace(refusal=refusal, refusal_line=None, run=SimpleNamespace(launches=[0]))
+    outcome = Outcome(of_input, None)
+    monkeypatch.setattr(search, "explain", lambda finding, _: finding)
+    monkeypatch.setattr(nonfinite, "_with_operator", lambda _, finding, __: finding)
+    monkeypatch.setattr(replay, "same_values", lambda *_: outcome)
+    monkeypatch.setattr(wrong_value, "with_program", lambda _: (comparison, None))
+    saved: Any = SimpleNamespace(run=None, diagnosed=None)
+    suspicion: Any = SimpleNamespace(saved=saved, finding=of_input)
+    investigation: Any = None
+    (also,) = nonfinite.confirm(investigation, suspicion).finding.also
+    assert (also.kind, also.what) == (REFUSED, "it should be between 0 and 1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -242,9 +242,19 @@ def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
             return not_finite, "its results are not finite"
         return _last(called.calls), NOTHING_SEEN
     numbers = [launch.key.call for launch in verdict.suspects if launch.key.kind is CallKind.MODEL]
-    guilty = next((call for call in called.calls if call.number in numbers), None)
+    guilty = next((call for call, in_run in _begun(called) if in_run in numbers), None)
     is_outside = not verdict.suspects and called.run.timeline.calls and all(x.ended for x in called.run.timeline.calls)
     return guilty or _last(called.calls), f"{verdict.what}, outside of its calls" if is_outside else verdict.what
+
+
+def _begun(called: CalledPackage) -> Iterator[tuple[KeptCall, int]]:
+    """The calls that the model began, with their numbers in the run: one with a wrong number of inputs is refused."""
+    takes = len(called.run.manifest.inputs)
+    raised = [call for call in called.calls if call.end is KeptEnd.RAISED]
+    refused = {call.number for call in raised if takes and len(call.tensors()) != takes}
+    for call in called.calls:
+        if call.number not in refused:
+            yield call, call.number - sum(number < call.number for number in refused)
 
 
 def _nothing(_: CalledPackage) -> KeptCall | None:

@@ -147,6 +147,25 @@ def test_a_call_that_is_refused_before_it_begins_is_the_one_that_failed(tmp_path
     assert torch.equal(torch.load(found.inputs)[0], torch.full((2,), 7.0))
 
 
+def test_a_refused_call_is_not_blamed_for_a_later_one(tmp_path: Path) -> None:
+    """A script may catch what a call with a wrong number of inputs raises: no call of the run belongs to it."""
+    run = ended(tmp_path / "of_a", in_a_launch, signal="SIGSEGV")
+    manifest = replace(make_manifest(site("k")), inputs=("x", "y"))
+    (run.run.path / run_directory.MANIFEST).write_text(json_data.to_text(manifest))
+    called = package(tmp_path / "a", DiagnosedRun(run_directory.open_run(run.run.path)))
+    assert called.package is not None
+
+    def refuse(_: object) -> None:
+        raise RuntimeError
+
+    calls = KeptInputs(str(called.package), tmp_path / "b", "a", keeps_all=True)
+    for inputs in ([torch.ones(2)], [torch.ones(2), torch.zeros(2)]):
+        with pytest.raises(RuntimeError):
+            calls.call(refuse, inputs)
+    found = chosen(replace(called, calls=tuple(kept_calls(tmp_path / "b", os.getpid(), "a", 0))))
+    assert (found.number, found.why) == (1, "SIGSEGV (Segmentation fault)")
+
+
 def test_of_equal_packages_the_one_that_the_process_has_called(tmp_path: Path) -> None:
     """Two processes may have instrumented one package, each under a name of its own."""
     run = ended(tmp_path / "run", returned)

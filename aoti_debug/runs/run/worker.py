@@ -6,19 +6,21 @@ REQUEST a JSON object; protocol.py describes messages and request.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from aoti_debug.base.abi import Variable
-from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.machine import current_rank, torch_settings, user_code
+from aoti_debug.base.machine.exhaustion import advice, system_text
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.messages import ErrorData
@@ -136,14 +138,29 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         _send(pipe, StageReached(RunStage.SYNCHRONISE))
         torch.cuda.synchronize()
     if meter is not None:
-        meter.write()
+        with _saving("the counters of memory"):
+            meter.write()
     _send(pipe, CallsDone(time.monotonic() - began))
     if request.outputs:
-        saved_outputs.save(result, Path(request.outputs), (inputs.args, dict(inputs.kwargs)))
+        with _saving("what the model returned"):
+            saved_outputs.save(result, Path(request.outputs), (inputs.args, dict(inputs.kwargs)))
     _send(pipe, StageReached(RunStage.UNLOAD))
     del model, result
     gc.collect()
     _send(pipe, Unloaded())
+
+
+@contextlib.contextmanager
+def _saving(what: str) -> Iterator[None]:
+    """Has a refusal of the system inside the `with` be no exception of the model.
+
+    Raises:
+        TargetError: a file cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise TargetError(f"{what} cannot be saved: {system_text(error)}", hint=advice(error)) from error
 
 
 def _run_threads(request: RunRequest, plan: ThreadPlan, pipe: TextIO) -> None:

@@ -18,7 +18,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
 from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import messages
-from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EAGER
+from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
@@ -238,12 +238,10 @@ def _with_setting(investigation: Investigation, comparison: Comparison) -> Compa
 @contextlib.contextmanager
 def _returned_outputs(investigation: Investigation) -> Iterator[None]:
     """Removes in the end what the model and the program returned."""
-    folder = investigation.repro.parent
     try:
         yield
     finally:
-        for returned in (investigation.runs.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
-            shutil.rmtree(returned, ignore_errors=True)
+        investigation.runs.remove_returned()
 
 
 CHECK = Check(WRONG_VALUE, look, confirm)

@@ -28,6 +28,7 @@ from aoti_debug.compare.bisect.threaded_calls import (
     ways,
 )
 from aoti_debug.compare.evaluation_process import LOG, EvaluationProcess
+from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EAGER
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.diagnosis import suggested_commands
@@ -288,7 +289,12 @@ class TriageRuns:
             ahead.cancel()
         if evaluation is not None:
             evaluation.close()
-        shutil.rmtree(self.outputs, ignore_errors=True)
+        self.remove_returned()
+
+    def remove_returned(self) -> None:
+        """Removes what the model and the program returned."""
+        for name in (self.outputs.name, EXPORTED_EAGER, EXPORTED_DOUBLE):
+            shutil.rmtree(self.outputs.with_name(name), ignore_errors=True)
 
     def _finished_ahead(self) -> Finished | None:
         """The run that was begun ahead; None if there is none, or it could not start."""

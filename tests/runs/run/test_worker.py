@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aoti_debug.base.errors import TargetError
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run import device_profiler, worker
@@ -62,3 +63,15 @@ def test_the_model_is_unloaded_before_that_is_said(
     assert "unloaded" in list(pipe.loaded)[-1]
     assert first
     assert not last
+
+
+def test_results_that_cannot_be_saved_are_no_fault_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "inspect", lambda _: None)
+    monkeypatch.setattr(worker, "_inputs", lambda *_: Inputs((), {}))
+    monkeypatch.setattr(worker, "_load", lambda *_, **__: Model())
+    folder = tmp_path / "a file"
+    folder.touch()
+    with pytest.raises(TargetError, match=f"^what the model returned cannot be saved: File exists: {folder}$"):
+        worker._run(RunRequest("model.pt2", str(tmp_path), "cpu", outputs=str(folder)), io.StringIO())

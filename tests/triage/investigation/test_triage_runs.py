@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
+from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EAGER
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
@@ -52,6 +53,15 @@ def test_what_is_not_asked_for_is_killed_and_leaves_nothing(
     assert not _runs(tmp_path)
     assert not (tmp_path / "runs" / "latest").is_symlink()
     assert not told.steps
+
+
+@pytest.mark.parametrize("name", ["outputs", EXPORTED_EAGER, EXPORTED_DOUBLE])
+def test_what_was_returned_is_removed_in_the_end(name: str, tmp_path: Path) -> None:
+    runs, _ = _triage_runs(tmp_path / "model.pt2", tmp_path)
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "0.safetensors").touch()
+    runs.close()
+    assert not (tmp_path / name).exists()
 
 
 def test_a_run_that_fails_beside_another_is_run_again_alone(

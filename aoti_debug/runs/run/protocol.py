@@ -121,13 +121,26 @@ class Unloaded:
 
 
 @dataclass(frozen=True)
+class ResultsUnsaved:
+    """The calls ended well, and the system refused to write what is kept of them.
+
+    Attributes:
+        error: a TargetError.
+    """
+
+    error: ErrorData
+
+
+@dataclass(frozen=True)
 class RunFailed:
     """The process is about to end with an exception."""
 
     error: ErrorData
 
 
-Message = StageReached | TorchImported | SettingsApplied | CallsBegun | CallsDone | Unloaded | RunFailed
+Message = (
+    StageReached | TorchImported | SettingsApplied | CallsBegun | CallsDone | ResultsUnsaved | Unloaded | RunFailed
+)
 
 _MESSAGES: Messages[Message] = Messages(
     {
@@ -136,6 +149,7 @@ _MESSAGES: Messages[Message] = Messages(
         "settings applied": SettingsApplied,
         "calls begun": CallsBegun,
         "calls done": CallsDone,
+        "unsaved": ResultsUnsaved,
         "unloaded": Unloaded,
         "failed": RunFailed,
     }

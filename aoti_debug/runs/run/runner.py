@@ -181,13 +181,9 @@ def _run_in(
     stopwatch.next("read")
     exit_ = replace(exit_of(report), unix_time=report.unix_time)
     info = replace(info, torch_version=report.torch_version or info.torch_version, torch_settings=report.torch_settings)
-    info = replace(info, exit=exit_, tool_calls=report.tool_calls)
-    ended = finish(path, info)
-    if (
-        report.stage in (RunStage.IMPORT, RunStage.INPUTS, RunStage.LOAD)
-        and not ended.run.launches
-        and not report.kill_reason
-    ):
+    ended = finish(path, replace(info, exit=exit_, tool_calls=report.tool_calls))
+    is_starting = report.stage in (RunStage.IMPORT, RunStage.INPUTS, RunStage.LOAD)
+    if is_starting and not ended.run.launches and not report.kill_reason:
         rescue.release(path)
         raise _start_error(path, report, manifest)
     if exit_.kind is ExitKind.CLEAN and ended.run.journal is None:
@@ -220,10 +216,14 @@ def completed(ended: DiagnosedRun, report: Report, began: float) -> RunResult:
 
     Args:
         began: when its process started, by the monotonic clock.
+
+    Raises:
+        TargetError: the system refused to write what the model returned, or another result.
     """
     ended, found = rescued(ended)
     lost = report.log_failure or (found.failure if found else "") or _keep_summaries(ended.run)
     ended, failure = _with_timings(ended, report.stopwatch)
+    report.require_saved()
     return RunResult(ended, time.monotonic() - began, lost or failure)
 
 

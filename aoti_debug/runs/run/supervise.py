@@ -25,6 +25,7 @@ from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,
     Message,
+    ResultsUnsaved,
     RunFailed,
     RunRequest,
     SettingsApplied,
@@ -75,6 +76,7 @@ class Report:
     seconds: float | None = None
     calls: tuple[CallsBegun, ...] = ()
     error: ErrorData | None = None
+    unsaved: ErrorData | None = None
     returncode: int = 0
     kill_reason: str = ""  # "no progress for 30 s"; "" if the process was not killed
     unix_time: float | None = None
@@ -98,10 +100,22 @@ class Report:
                 self.seconds = seconds
             case Unloaded():
                 self.stopwatch.next("exit")
+            case ResultsUnsaved(error):
+                self.unsaved = error
             case RunFailed(error) if not self.kill_reason:  # else of a kernel that the core dump has ended
                 self.error = error
                 self.unix_time = time.time()
                 self.stopwatch.next("exit")
+
+    def require_saved(self) -> None:
+        """Checks that what is kept of the calls is there.
+
+        Raises:
+            TargetError: the system refused to write it.
+        """
+        refused = None if self.unsaved is None else self.unsaved.to_error()
+        if refused is not None:
+            raise refused
 
     @property
     def tool_calls(self) -> tuple[ToolCalls, ...]:

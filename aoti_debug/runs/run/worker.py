@@ -39,6 +39,7 @@ from aoti_debug.runs.run.protocol import (
     CallsDone,
     InterposedLibraries,
     Message,
+    ResultsUnsaved,
     RunFailed,
     RunRequest,
     SettingsApplied,
@@ -138,11 +139,11 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         _send(pipe, StageReached(RunStage.SYNCHRONISE))
         torch.cuda.synchronize()
     if meter is not None:
-        with _saving("the counters of memory"):
+        with _saving("the counters of memory", pipe):
             meter.write()
     _send(pipe, CallsDone(time.monotonic() - began))
     if request.outputs:
-        with _saving("what the model returned"):
+        with _saving("what the model returned", pipe):
             saved_outputs.save(result, Path(request.outputs), (inputs.args, dict(inputs.kwargs)))
     _send(pipe, StageReached(RunStage.UNLOAD))
     del model, result
@@ -151,16 +152,13 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
 
 
 @contextlib.contextmanager
-def _saving(what: str) -> Iterator[None]:
-    """Has a refusal of the system inside the `with` be no exception of the model.
-
-    Raises:
-        TargetError: a file cannot be written.
-    """
+def _saving(what: str, pipe: TextIO) -> Iterator[None]:
+    """Has a refusal of the system inside the `with` be no exception of the model: the parent is told."""
     try:
         yield
     except OSError as error:
-        raise TargetError(f"{what} cannot be saved: {system_text(error)}", hint=advice(error)) from error
+        refused = TargetError(f"{what} cannot be saved: {system_text(error)}", hint=advice(error))
+        _send(pipe, ResultsUnsaved(ErrorData.from_exception(refused)))
 
 
 def _run_threads(request: RunRequest, plan: ThreadPlan, pipe: TextIO) -> None:

@@ -13,6 +13,7 @@ from aoti_debug.runs.run.protocol import (
     CallsDone,
     InterposedLibraries,
     Message,
+    ResultsUnsaved,
     RunFailed,
     RunRequest,
     SettingsApplied,
@@ -31,6 +32,7 @@ from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
         SettingsApplied({"num_threads": 3, "default_dtype": "float64"}),
         CallsBegun(CallPurpose.UNPROFILED, 20),
         CallsDone(0.25),
+        ResultsUnsaved(ErrorData("TargetError", "no room", ours="TargetError", hint="df")),
         Unloaded(),
         RunFailed(ErrorData("RuntimeError", "two\nlines", code=700)),
     ],
@@ -49,7 +51,7 @@ def test_a_message_is_one_line_that_reads_back(message: Message) -> None:
         (
             b'{"seconds": 1}',
             "message is None, not one of stage reached, torch imported, settings applied, calls begun, calls done, "
-            "unloaded, failed",
+            "unsaved, unloaded, failed",
         ),
         (b'{"message": []}', r"message is \[\], not one of"),
         (b'{"message": "stage reached", "stage": "lunch"}', 'stage is "lunch", not one of RunStage'),

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner, supervise
 from aoti_debug.runs.run.configuration import core_dump_variables
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.protocol import RunRequest, StageReached, message_line
+from aoti_debug.runs.run.protocol import ResultsUnsaved, RunRequest, StageReached, message_line
 from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir.run_directory import GPU_CORE
@@ -154,3 +155,13 @@ def test_limits_that_make_no_sense(faulty_package: Path, tmp_path: Path, options
     assert str(caught.value) == message
     assert caught.value.hint
     assert not (tmp_path / "runs").exists()
+
+
+def test_results_that_the_system_did_not_write_are_an_error() -> None:
+    report = Report(Stopwatch("read"))
+    report.require_saved()
+    refused = TargetError("what the model returned cannot be saved: Input/output error: out", hint="dmesg")
+    report.receive(ResultsUnsaved(ErrorData.from_exception(refused)), Observer())
+    with pytest.raises(TargetError, match="cannot be saved") as caught:
+        report.require_saved()
+    assert (caught.value.hint, report.error) == ("dmesg", None)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.base.errors import TargetError
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run import device_profiler, worker
@@ -73,5 +72,9 @@ def test_results_that_cannot_be_saved_are_no_fault_of_the_model(
     monkeypatch.setattr(worker, "_load", lambda *_, **__: Model())
     folder = tmp_path / "a file"
     folder.touch()
-    with pytest.raises(TargetError, match=f"^what the model returned cannot be saved: File exists: {folder}$"):
-        worker._run(RunRequest("model.pt2", str(tmp_path), "cpu", outputs=str(folder)), io.StringIO())
+    pipe = io.StringIO()
+    worker._run(RunRequest("model.pt2", str(tmp_path), "cpu", outputs=str(folder)), pipe)
+    messages = [json.loads(line) for line in pipe.getvalue().splitlines()]
+    (unsaved,) = [message for message in messages if message["message"] == "unsaved"]
+    assert unsaved["error"]["message"] == f"what the model returned cannot be saved: File exists: {folder}"
+    assert messages[-1]["message"] == "unloaded"

@@ -36,9 +36,11 @@ void Headlines::submit(std::vector<Headline>* lines) {
     spare_.pop_back();
   }
   waiting_.push_back(std::exchange(*lines, std::move(empty)));
-  const bool sleeps = sleeps_;
+  // It may be late: an old C library measures how long a thread waits by the wall clock, which may be set back.
+  const bool is_late = waiting_.size() >= kMaxWaiting / 2;
+  const bool wakes = sleeps_ || is_late;
   lock.unlock();
-  if (sleeps) changed_.notify_all();
+  if (wakes) changed_.notify_all();
 }
 
 void Headlines::drain() {

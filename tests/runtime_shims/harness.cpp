@@ -1,5 +1,7 @@
 // What the tests drive through ctypes: site tables that Python fills, the functions that generated code calls, and some
 // of the runtime's insides.
+#include <dlfcn.h>
+#include <pthread.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <atomic>
@@ -44,6 +46,14 @@ std::atomic<uint64_t> g_first_failing{0}, g_n_failing{0};
 std::atomic<const char*> g_failure{nullptr};
 thread_local int t_exempt = 0;
 
+using Wait = int (*)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*);
+Wait g_wait = nullptr;                // found at once: who unloads the library has the lock that a search takes
+std::atomic<bool> g_set_back{false};  // the clock that threads wait by, for long
+
+__attribute__((constructor)) void find_wait() {
+  g_wait = reinterpret_cast<Wait>(dlsym(RTLD_NEXT, "pthread_cond_clockwait"));
+}
+
 void* allocate(size_t bytes) {
   if (t_exempt == 0 && g_allocations.fetch_add(1) - g_first_failing.load() < g_n_failing.load()) {
     if (const char* failure = g_failure.load()) throw std::runtime_error(failure);
@@ -64,6 +74,14 @@ void operator delete[](void* memory) noexcept { free(memory); }
 void operator delete(void* memory, size_t) noexcept { free(memory); }
 void operator delete[](void* memory, size_t) noexcept { free(memory); }
 template class std::basic_string<char>;
+
+// Whether this library's waits of a time last until somebody wakes the thread.
+EXPORT void h_set_clock_back(int is_set_back) { g_set_back = is_set_back != 0; }
+
+extern "C" int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                                      const timespec* until) {
+  return g_set_back ? pthread_cond_wait(condition, mutex) : g_wait(condition, mutex, clock, until);
+}
 
 // From now on `count` allocations throw, after `first` others: std::bad_alloc, or what `failure` says.
 EXPORT void h_fail_allocations(uint64_t first, uint64_t count, const char* failure) {

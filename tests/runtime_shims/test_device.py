@@ -356,6 +356,26 @@ def test_lines_are_written_while_the_run_goes_on(start: Start, capfd: pytest.Cap
     runtime.unload()
 
 
+def test_launches_go_on_where_the_clock_is_set_back(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    """The thread that writes their lines may wait by the wall clock: older C libraries have no other."""
+    runtime = start(LEVEL=3)
+    runtime.site(0, "kernel")
+
+    def run() -> None:
+        for _ in range(200):
+            with runtime.call(), runtime.launch(0):
+                pass
+
+    runtime.lib.h_set_clock_back(1)
+    model = threading.Thread(target=run, daemon=True)
+    model.start()
+    model.join(60)
+    runtime.lib.h_set_clock_back(0)
+    assert not model.is_alive()
+    runtime.unload()
+    assert "199.0 after  kernel" in capfd.readouterr().err
+
+
 def test_statistics_come_in_order(start: Start, journal: Decode, capfd: pytest.CaptureFixture[str]) -> None:
     runtime = start(LEVEL=2)
     slots = (Slot("a", role=IN), Slot("b", role=OUT, value=1), Slot("c", role=INOUT, value=2))

@@ -101,10 +101,12 @@ def _explained(diff: Diff, user_code: UserCode, steps: Steps) -> Diff:
     for item in diff.launches:
         found = replace(item, tensors=tuple(_with_errors(tensor, a, b) for tensor in item.tensors))
         judged = _judgements(item, a, b)
-        known = _Known(same.of(item.pair), _reads_other(item, sides, given), _unknown_read(item, sides[1]))
+        first, second = _operators(sides[0], item.pair.counterparts), _operators(sides[1], [item.launch])
+        is_same = same.of(item.pair) and _weights(first) == _weights(second)
+        known = _Known(is_same, _reads_other(item, sides, given), _unknown_read(item, sides[1]))
         found = replace(found, explanation=_explanation(found, *judged, known))
-        if found.explanation is not None and found.explanation.cause is DiffCause.PROGRAM:
-            first, second = _operators(sides[0], item.pair.counterparts), _operators(sides[1], [item.launch])
+        cause = None if found.explanation is None else found.explanation.cause
+        if cause is DiffCause.PROGRAM or (cause is DiffCause.UNKNOWN and _weights(first) != _weights(second)):
             found = replace(found, notes=(*found.notes, other_nodes_text(first, second)))
         launches.append(found)
     alone = tuple(wrong for side, judged in zip(sides, (a, b), strict=True) for wrong in _wrong_alone(side, judged))
@@ -161,7 +163,7 @@ class _Known:
     """What is known of a launch that differs, beside the judgements.
 
     Attributes:
-        is_same_expression: both sides compute it by the same expression.
+        is_same_expression: both sides compute it by the same expression, with the same numbers in their kernels.
         reads_other: it, or a launch without a counterpart before it, reads what differs.
         unknown_read: an argument that it reads, and whose counterpart is not known; "" without one.
     """
@@ -227,7 +229,11 @@ def _beyond_both_errors(item: LaunchDifference) -> DiffExplanation | None:
     for tensor in item.tensors:
         first, second = tensor.errors
         largest = None if tensor.elements is None else tensor.elements.max_absolute
-        if first is None or second is None or largest is None or _is_discrete(tensor):
+        if _is_discrete(tensor):
+            return DiffExplanation(
+                DiffCause.UNKNOWN, reason=f"{other_ways}ties may decide the integers of {tensor.name}"
+            )
+        if first is None or second is None or largest is None:
             reason = f"{other_ways}how far {tensor.name} is from float64 is not known"
             return DiffExplanation(DiffCause.UNKNOWN, reason=reason)
         elements, layout = tensor.elements, tensor.pair.b.argument.layout
@@ -308,6 +314,11 @@ def _operators(side: _Side, launches: Iterable[Launch]) -> list[PlacedNode]:
                 found[node.name] = PlacedNode(node, line)
                 ends += node.inputs
     return list(found.values())
+
+
+def _weights(nodes: Iterable[PlacedNode]) -> Mapping[str, tuple[object, ...]]:
+    """The elements of the weights among some nodes, by name."""
+    return {node.target: node.value for node, _ in nodes if node.value is not None}
 
 
 def _wrong_alone(side: _Side, judged: JudgedLaunches) -> Iterator[WrongAlone]:

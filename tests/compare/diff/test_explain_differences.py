@@ -14,6 +14,7 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.diff import explain_differences as explain_differences_module
 from aoti_debug.compare.diff.budget import Budget, TensorBudget
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff, DiffCause
@@ -141,6 +142,16 @@ def test_another_weight_that_is_written_into_the_kernel_is_not_rounding(tmp_path
     found = explained(a, b)
     assert causes(found) == [("0.2", DiffCause.PROGRAM), *((f"0.{at}", DiffCause.CONSEQUENCE) for at in (3, 4, 5))]
     assert found.launches[0].notes == ("of the operators there, only in a: k = [1.0]; only in b: k = [2.0]",)
+
+
+def test_another_weight_in_the_kernel_is_not_known_to_be_ties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = with_weight(chain(tmp_path / "a", ADD), 1.0), with_weight(chain(tmp_path / "b", ADD, altered=2), 2.0)
+    monkeypatch.setattr(explain_differences_module, "_is_discrete", lambda _: True)
+    first = explained(a, b).launches[0]
+    assert first.explanation is not None
+    assert first.explanation.cause is DiffCause.UNKNOWN
+    assert first.explanation.reason.endswith("ties may decide the integers of buf2")
+    assert "only in a: k = [1.0]" in first.notes[0]
 
 
 def test_another_program_behind_other_inputs(tmp_path: Path) -> None:

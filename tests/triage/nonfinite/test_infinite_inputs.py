@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.runs.diagnosis.findings import INCOMPLETE, NONFINITE, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.session import triage
 from tests.built_model import build_from_package, build_model
@@ -107,7 +107,7 @@ def test_what_the_model_handles_is_not_the_origin_of_what_it_makes(
 
 
 def test_a_mask_and_what_is_handled_are_clean(packages: dict[str, Path], tmp_path: Path) -> None:
-    assert triaged(packages["exported"], tmp_path, handled={(0, 0): INF}).kind is INCOMPLETE
+    assert triaged(packages["exported"], tmp_path, handled={(0, 0): INF}).kind is CLEAN
 
 
 def test_an_infinity_in_a_buffer(wrong_weights: Path, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ void Headlines::drain() {
 
 void Headlines::await(std::unique_lock<std::mutex>& lock) {
   constexpr std::chrono::milliseconds kPause(1);
-  constexpr int kLooks = 100;
+  constexpr int kLooks = 20;
   for (int looks = 0; looks < kLooks && !closing_ && waiting_.empty(); ++looks) changed_.wait_for(lock, kPause);
   sleeps_ = true;
   changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });

@@ -167,7 +167,7 @@ class ProgramResult:
     Attributes:
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
-        states_failure: why states or outputs are not all compared with the exported program's; "" if not known to be.
+        states_failure: why not all states or outputs are compared with the exported program's; "" if none is known.
         outputs: the errors of what the last call returns, against the exported program in eager; () if they are not
             compared. They show what Inductor's passes and decompositions do wrong, and no launch does.
         alteration: what these have made of the program, if outputs are wrong; None otherwise, or if it is not known.

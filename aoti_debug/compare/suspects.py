@@ -7,10 +7,11 @@ lost from an exported program.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.compare.evaluate.exported_calls import base_name
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
 from aoti_debug.compare.protocol.measurement import (
     EXPLAINED,
@@ -24,7 +25,7 @@ from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.node_text import node_text, place_in_subgraph
-from aoti_debug.package.reference.program import Node, NodeKind, Reference, is_view
+from aoti_debug.package.reference.program import NodeKind, Reference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,19 +159,14 @@ def changed_text(output: AlteredOutput) -> str:
     return f"{text}: [{place}] is {output.worst.actual}, should be {output.worst.expected}"
 
 
-def _base_name(nodes: Mapping[str, Node], name: str) -> str:
-    """The node whose tensor a node's result is a view of; the node itself if it is none."""
-    while is_view(nodes[name]):
-        name = nodes[name].inputs[0]
-    return name
-
-
 def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
     """The alteration that the evaluating process found, with the operators and model lines of its nodes."""
     exported = reference.of_exported
-    nodes = {} if exported is None else exported.graphs[0].by_name
 
     def operators(names: Sequence[str]) -> tuple[LostOperator, ...]:
+        if exported is None:
+            return ()
+        graph = exported.graphs[0]
         return tuple(
             LostOperator(
                 node.name,
@@ -179,9 +175,9 @@ def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
                 reference.line(node),
                 only_signs=node.name in altered.lost_signs,
                 only_order=node.name in altered.lost_order,
-                overwrites=_base_name(nodes, node.mutates[0]) if node.mutates else "",
+                overwrites=base_name(graph, node.mutates[0]) if node.mutates else "",
             )
-            for node in (nodes[name] for name in names if name in nodes)
+            for node in (graph.by_name[name] for name in names if name in graph.by_name)
         )
 
     return Alteration(

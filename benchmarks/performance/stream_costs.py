@@ -4,8 +4,8 @@ usage: python -m benchmarks.performance.stream_costs [--calls N] [--launches N .
 
 The runtime is that of packages, with the fake device of its tests: a launch costs what the host does and nothing of a
 GPU. A call makes three launches, the second one on the stream of the call or on another one, at levels 0 and 3; times
-are the least of nine, in processor time. The search is that for the order of launches and for races, in wrappers of
-launches on three streams, which is done once in a build. Prints Markdown tables; needs no GPU.
+are the least of nine, in processor time of the thread that calls. The search is that for the order of launches and for
+races, in wrappers of launches on three streams, which is done once in a build. Prints Markdown tables; needs no GPU.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def launch_rows(calls: int, folder: Path) -> list[tuple[str, ...]]:
 def _seconds(runtime: Runtime, handle: Handle, stream: int, calls: int) -> float:
     call = runtime.lib.h_run_streams
     main, side = ctypes.c_void_p(MAIN), ctypes.c_void_p(stream)
-    began = time.process_time()
+    began = time.thread_time()
     for _ in range(calls):
         call(handle.pointer, main, side)
-    return time.process_time() - began
+    return time.thread_time() - began
 
 
 def wrapper(count: int) -> str:

@@ -176,7 +176,10 @@ _TEMPLATE = {"freezing": True, "max_autotune_gemm": True, "max_autotune_gemm_bac
 _PERCEPTRON = lambda: nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))  # noqa: E731
 _TRITON = {"freezing": False, "max_autotune_gemm_backends": "TRITON"}
 PLANTED = "planted"
-PLANTED_CASES = {f"{PLANTED} {kind}, step {step}": number for number, (step, kind, _) in enumerate(PLANTS)}
+PLANTED_CASES = {
+    f"{PLANTED} {kind}, step {step}" if kind != NONE else f"{PLANTED} {NONE}": number
+    for number, (step, kind, _) in enumerate(PLANTS)
+}
 REAL = {
     "perceptron": Real(_PERCEPTRON, _normal((64,))),
     "perceptron, GEMM template": Real(_PERCEPTRON, _normal((64,)), _TEMPLATE),

@@ -304,14 +304,15 @@ def _run(arguments: Sequence[str] | None) -> int:
         _print_error(str(error), error.hint or advice(error))
         return error.exit_code if exhausted(error) is None else TargetError.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
+        from zipfile import BadZipFile  # it hides an error of reading an archive
+
         from aoti_debug.base.machine.exhaustion import advice, exhausted, refusal, system_text
 
         lack = exhausted(error)
         if lack is not None:
             _print_error(lack.text, lack.hint)
             return TargetError.exit_code
-        of_archive = getattr(sys.modules.get("zipfile"), "BadZipFile", OSError)  # it hides an error of reading one
-        if isinstance(error, OSError | of_archive) and (refused := refusal(error)):  # the system's refusal, no bug
+        if isinstance(error, OSError | BadZipFile) and (refused := refusal(error)):  # the system's refusal, no bug
             _print_error(system_text(refused), advice(refused))
             return TargetError.exit_code
         _print_error(

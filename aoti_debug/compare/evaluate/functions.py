@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import higher_order
+from aoti_debug.package.recording.values import extent_elements
 from aoti_debug.package.reference.program import HIGHER_ORDER, USER_TRITON, Node
 
 if TYPE_CHECKING:
@@ -293,8 +294,9 @@ def _places(view: torch.Tensor) -> torch.Tensor:
     """The place in memory of each element of a view, from 0."""
     import torch
 
-    extent = 1 + sum((size - 1) * step for size, step in zip(view.shape, view.stride(), strict=True))
-    return torch.arange(extent, device=view.device).as_strided(view.shape, view.stride())
+    return torch.arange(extent_elements(view.shape, view.stride()), device=view.device).as_strided(
+        view.shape, view.stride()
+    )
 
 
 def _prepare_softmax(values: torch.Tensor, dimension: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
-from aoti_debug.package.recording.values import Layout
+from aoti_debug.package.recording.values import Layout, extent_elements
 from aoti_debug.runs.rundir.formats import tensor_file_format
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _memory(value: Any) -> range:
 
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
         return range(0)
-    extent = 1 + sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
-    return range(value.data_ptr(), value.data_ptr() + extent * value.element_size())
+    extent = value.element_size() * extent_elements(value.shape, value.stride())
+    return range(value.data_ptr(), value.data_ptr() + extent)
 
 
 def _overlap(first: range, second: range) -> bool:

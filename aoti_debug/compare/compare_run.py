@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from aoti_debug.compare.measure.output_errors import (
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, is_rounded_otherwise, verdict_on_output
 from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_elements import Refusal
-from aoti_debug.compare.protocol.measurement import Advance, Measurement, RegionResult, StateChange
+from aoti_debug.compare.protocol.measurement import Measurement, RegionResult, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.program_calls import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
@@ -34,11 +34,12 @@ from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble, shared_memory
 from aoti_debug.compare.suspects import (
     InexactOperator,
-    OverwritingOperator,
     UndefinedOperator,
     alteration_of,
     changed_text,
     is_proof,
+    overwrites_states,
+    overwriting,
 )
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.pt2 import archive
@@ -46,7 +47,7 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
 from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference, is_view
+from aoti_debug.package.reference.program import MODEL, Graph, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -151,7 +152,7 @@ def compare_run(
         TargetError: the program cannot be evaluated.
         RunDirError: the run's package was not found, or is another one.
     """
-    reference, package = reference_of(run)
+    reference, package = _exported_alone(run) if has_exported_alone(run) else reference_of(run)
     graph = reference.graph("", MODEL)
     site_filter.require_names(run.manifest, scope.filters, str(package))
     with steps.step("plan") as note:
@@ -179,7 +180,7 @@ def compare_run(
         program_failure=evaluated.program_failure,
         states=changes,
         peak_bytes=evaluated.peak_bytes,
-        states_failure=evaluated.states_failure,
+        states_failure=evaluated.states_failure or _unfollowed_states(reference),
         outputs=_output_errors(scope.outputs, evaluated, reference),
         alteration=None if evaluated.altered is None else alteration_of(evaluated.altered, reference),
         outputs_missing=_outputs_missing(scope.outputs, evaluated),
@@ -188,7 +189,7 @@ def compare_run(
         program="" if scope.exported is None else str(scope.exported.absolute()),
         undefined=tuple(_undefined(evaluated, reference)),
         inexact=tuple(_inexact(evaluated, reference)),
-        overwriting=tuple(_overwriting(changes, reference)),
+        overwriting=tuple(overwriting(changes, reference)),
         shared=tuple(shared_memory(scope.outputs, eager, reference)),
     )
     if not comparison.differing_outputs and not comparison.suspects_of_rounding:
@@ -239,40 +240,6 @@ def _inexact(evaluated: EvaluatedRun, reference: Reference) -> Iterator[InexactO
         yield InexactOperator(
             node=node.name, operator=node.target, seen=found.seen, is_open=found.is_open, line=reference.line(node)
         )
-
-
-def _overwriting(states: Sequence[StateChange], reference: Reference) -> Iterator[OverwritingOperator]:
-    """Yields the first operator that overwrites each state or input which does not change as the program says."""
-    exported, right = reference.of_exported, (Advance.RIGHT, Advance.OTHER_BEGIN)
-    for name in dict.fromkeys(state.name for state in states if state.advance not in right and exported is not None):
-        assert exported is not None
-        node, seen = _writer(name, exported.graphs[0]), f"overwrites {name}"
-        if node is None:
-            node, seen = _replacing(name, exported.graphs[0]), f"computes what replaces {name}"
-        if node is not None:
-            line = reference.line(node)
-            yield OverwritingOperator(node=node.name, operator=node.target, seen=seen, line=line, state=name)
-
-
-def _replacing(name: str, graph: Graph) -> Node | None:
-    """The node that computes what a state is replaced by after a call; None where none does."""
-    value = graph.nodes[-1].kwargs.get(name)
-    node = graph.by_name.get(value.get("node", "")) if isinstance(value, Mapping) else None
-    return node if node is not None and node.kind is NodeKind.CALL else None
-
-
-def _writer(name: str, graph: Graph) -> Node | None:
-    """The first node that overwrites a state or an input, or a view of it; None where none is known to."""
-    inputs = [node.name for node in graph.nodes if node.kind is NodeKind.INPUT]
-    held = {f"input {number} ({input_})": input_ for number, input_ in enumerate(inputs)} | dict(graph.weights)
-    for node in graph.nodes:
-        for overwritten in node.mutates:
-            base = graph.by_name[overwritten]
-            while is_view(base):
-                base = graph.by_name[base.inputs[0]]
-            if base.name == held.get(name):
-                return node
-    return None
 
 
 def _with_input_names(states: Iterable[StateChange], reference: Reference) -> Iterator[StateChange]:
@@ -348,6 +315,27 @@ def exported_of(model: Path, exported: Path | None) -> Path | None:
 def has_reference(run: RunDir) -> bool:
     """True if the package of a run holds the graph that its kernels were generated from."""
     return run.package is not None and program.MEMBER in archive.inspect(run.package).members
+
+
+def has_exported_alone(run: RunDir) -> bool:
+    """True if the package holds only the graph of an exported program that is not lowered to its kernels here."""
+    return run.package is not None and program.EXPORTED_MEMBER in archive.inspect(run.package).members
+
+
+def _exported_alone(run: RunDir) -> tuple[Reference, Path]:
+    package = archive.inspect(run.required_package)
+    return _parsed(package.read(program.EXPORTED_MEMBER)), package.path
+
+
+def lowered_otherwise(run: RunDir) -> str:
+    """The first difference of a package, which holds its exported program alone, from what that is lowered to here."""
+    return _exported_alone(run)[0].failure
+
+
+def _unfollowed_states(reference: Reference) -> str:
+    """Why what a model overwrites is not compared where only its exported program is known; "" if it is, or nothing."""
+    is_alone = bool(reference.exported) and not reference.graphs
+    return reference.failure if is_alone and overwrites_states(reference.exported[0]) else ""
 
 
 def reference_of(run: RunDir) -> tuple[Reference, Path]:

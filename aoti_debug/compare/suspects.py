@@ -7,7 +7,7 @@ lost from an exported program.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.frozen import dataclass
@@ -17,15 +17,17 @@ from aoti_debug.compare.protocol.measurement import (
     EXPLAINED,
     LARGEST,
     LEAST,
+    Advance,
     AlteredOutput,
     AlteredProgram,
     RegionResult,
+    StateChange,
 )
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.node_text import node_text, place_in_subgraph
-from aoti_debug.package.reference.program import NodeKind, Reference
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, is_view
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,3 +281,47 @@ def suspects_of(
         for node in nodes
         if node.kind is NodeKind.CALL and not node.is_member
     )
+
+
+def overwriting(states: Sequence[StateChange], reference: Reference) -> Iterator[OverwritingOperator]:
+    """Yields the first operator that overwrites each state or input which does not change as the program says."""
+    exported, right = reference.of_exported, (Advance.RIGHT, Advance.OTHER_BEGIN)
+    for name in dict.fromkeys(state.name for state in states if state.advance not in right and exported is not None):
+        assert exported is not None
+        node, seen = _writer(name, exported.graphs[0]), f"overwrites {name}"
+        if node is None:
+            node, seen = _replacing(name, exported.graphs[0]), f"computes what replaces {name}"
+        if node is not None:
+            line = reference.line(node)
+            yield OverwritingOperator(node=node.name, operator=node.target, seen=seen, line=line, state=name)
+
+
+def _replacing(name: str, graph: Graph) -> Node | None:
+    """The node that computes what a state is replaced by after a call; None where none does."""
+    value = graph.nodes[-1].kwargs.get(name)
+    node = graph.by_name.get(value.get("node", "")) if isinstance(value, Mapping) else None
+    return node if node is not None and node.kind is NodeKind.CALL else None
+
+
+def _writer(name: str, graph: Graph) -> Node | None:
+    """The first node that overwrites a state or an input, or a view of it; None where none is known to."""
+    inputs = [node.name for node in graph.nodes if node.kind is NodeKind.INPUT]
+    held = {f"input {number} ({input_})": input_ for number, input_ in enumerate(inputs)} | dict(graph.weights)
+    for node in graph.nodes:
+        if any(_viewed(overwritten, graph).name == held.get(name) for overwritten in node.mutates):
+            return node
+    return None
+
+
+def overwrites_states(graph: Graph) -> bool:
+    """True if a program overwrites or replaces an input, a weight or a buffer."""
+    overwritten = (_viewed(name, graph) for name in graph.mutators)
+    return bool(graph.nodes[-1].kwargs) or any(node.kind in (NodeKind.INPUT, NodeKind.WEIGHT) for node in overwritten)
+
+
+def _viewed(name: str, graph: Graph) -> Node:
+    """The node that a node is a view of, or a view of views; the node itself if it is none."""
+    node = graph.by_name[name]
+    while is_view(node):
+        node = graph.by_name[node.inputs[0]]
+    return node

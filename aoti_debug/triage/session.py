@@ -53,7 +53,8 @@ _MAX_FILES = 16  # the newest .pt2 files of the folder
 def with_remark(finding: Finding, options: TriageOptions, built: BuildSummary) -> Finding:
     """The finding with a remark on a compiled package of the program; of one with other kernels also its triage.
 
-    Where nothing is wrong with these kernels, the difference of both comes first, and that triage.
+    Where nothing is wrong with these kernels, the headline says that such a package was not run, and its triage comes
+    first, then the difference of both.
 
     Args:
         options: of the triage of an exported program.
@@ -73,7 +74,10 @@ def with_remark(finding: Finding, options: TriageOptions, built: BuildSummary) -
     else:
         has_known_inputs = bool(more) and options.random_inputs is None
         difference = shlex.join(["aoti-debug", "diff", exported, package, *options.calling])
-        commands = (*((difference,) if has_known_inputs else ()), *more, *finding.next)
+        commands = (*more, *((difference,) if has_known_inputs else ()), *finding.next)
+    if others and not finding.kind.is_fault:
+        unseen = f"{name}, which lies beside the program with other kernels, was not run"
+        finding = replace(finding, what=f"{unseen}; {finding.what}")
     return replace(finding, warnings=(*finding.warnings, remark), next=commands)
 
 

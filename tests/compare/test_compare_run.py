@@ -9,6 +9,7 @@ import torch
 from aoti_debug.compare import compare_run
 from aoti_debug.compare.evaluation_process import EvaluatedRun
 from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, StateChange
+from aoti_debug.compare.suspects import overwrites_states, overwriting
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.run import saved_outputs
@@ -45,7 +46,7 @@ def exported() -> Reference:
 
 def seen(name: str, *advances: Advance) -> list[str]:
     states = [StateChange(name=name, call=at, launch="0.1", advance=advance) for at, advance in enumerate(advances)]
-    found = list(compare_run._overwriting(states, exported()))
+    found = list(overwriting(states, exported()))
     assert all(one.state == name for one in found)
     return [one.text for one in found]
 
@@ -61,4 +62,16 @@ def test_no_operator_is_named_where_none_is_known() -> None:
     assert seen("scale", Advance.OTHERWISE) == []
     assert seen("count", Advance.OTHER_BEGIN, Advance.RIGHT) == []
     states = [StateChange(name="count", call=0, launch="", advance=Advance.UNTOUCHED)]
-    assert list(compare_run._overwriting(states, Reference(FORMAT, "2.13.0", ()))) == []
+    assert list(overwriting(states, Reference(FORMAT, "2.13.0", ()))) == []
+
+
+def test_states_are_not_compared_where_only_the_exported_program_is_known() -> None:
+    program = exported()
+    alone = Reference(FORMAT, "2.13.0", (), exported=program.exported, failure="other kernels")
+    assert compare_run._unfollowed_states(alone) == "other kernels"
+    (graph,) = program.exported
+    kept = [node for node in graph.nodes if not node.mutates]
+    without = Graph("", EXPORTED, (*kept[:-1], Node("output", NodeKind.OUTPUT, "output", ([{"node": "mul"}],))), ())
+    assert compare_run._unfollowed_states(Reference(FORMAT, "2.13.0", (), exported=(without,), failure="other")) == ""
+    of_temporary = Node("mul_", NodeKind.CALL, "aten.mul_.Tensor", ({"node": "mul"},), types=(KIND,), mutates=("mul",))
+    assert not overwrites_states(Graph("", EXPORTED, (*without.nodes[:-1], of_temporary, without.nodes[-1]), ()))

@@ -358,7 +358,7 @@ def test_the_newest_package_of_the_program_is_compared(program: Path, tmp_path: 
     program.with_name("folder.pt2").mkdir()
     found = session.with_remark(CLEAN_FINDING, TriageOptions(program), summary(tmp_path))
     assert found.warnings == ("a note", "1 of 1 kernels identical to those of new.pt2")
-    assert found.next == CLEAN_FINDING.next
+    assert (found.what, found.next) == (CLEAN_FINDING.what, CLEAN_FINDING.next)
 
 
 def test_other_kernels_are_named_with_what_to_do(program: Path, tmp_path: Path) -> None:
@@ -370,9 +370,10 @@ def test_other_kernels_are_named_with_what_to_do(program: Path, tmp_path: Path) 
         "0 of 1 kernels identical to those of their own.pt2 (cpp_fused_relu_0: its source differs)",
     )
     their_triage = f"aoti-debug triage '{other}' --exported {program}"
-    assert found.next == (f"aoti-debug diff {program} '{other}'", their_triage, "look")
-    fault = replace(CLEAN_FINDING, kind=FAULT)
-    assert session.with_remark(fault, TriageOptions(program), built).next == ("look", their_triage)
+    assert found.next == (their_triage, f"aoti-debug diff {program} '{other}'", "look")
+    assert found.what == "their own.pt2, which lies beside the program with other kernels, was not run; nothing"
+    fault = session.with_remark(replace(CLEAN_FINDING, kind=FAULT), TriageOptions(program), built)
+    assert (fault.what, fault.next) == ("nothing", ("look", their_triage))
 
 
 def test_what_to_do_is_done_with_the_inputs_of_the_triage(program: Path, tmp_path: Path) -> None:
@@ -381,7 +382,7 @@ def test_what_to_do_is_done_with_the_inputs_of_the_triage(program: Path, tmp_pat
     calling = "--inputs x.pt --import ops --calls 3"
     their_triage = f"aoti-debug triage {other} --exported {program} {calling}"
     found = session.with_remark(CLEAN_FINDING, options, built)
-    assert found.next == (f"aoti-debug diff {program} {other} {calling}", their_triage, "look")
+    assert found.next == (their_triage, f"aoti-debug diff {program} {other} {calling}", "look")
     of_random = session.with_remark(CLEAN_FINDING, TriageOptions(program, random_inputs=0), built)
     assert "diff" not in " ".join(of_random.next)
 

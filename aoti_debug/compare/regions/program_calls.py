@@ -57,6 +57,9 @@ def exported_run(
     """
     graph = reference.graph("", MODEL)
     calls = model_calls(run)
+    returned_in = "" if returned is None else str(returned)
+    if graph is None and calls and reference.exported:
+        return ExportedRun(calls=len(calls), returned=returned_in, weights=tuple(_weights(run)))
     if graph is None or not calls:
         return None
     seeds = {ValueKey(node.name) for node in graph.nodes if node.target in SEEDS}
@@ -65,7 +68,7 @@ def exported_run(
     last = replace(last, inputs=(*last.inputs, *drawn[-1]), outputs=())
     return ExportedRun(
         calls=len(calls),
-        returned="" if returned is None else str(returned),
+        returned=returned_in,
         weights=tuple(_weights(run)),
         last=last,
         states=tuple(states),

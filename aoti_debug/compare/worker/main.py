@@ -188,7 +188,9 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     user_code.load(request.imports, request.libraries)
     if request.torch_settings is not None:
         torch_settings.apply(request.torch_settings)
-    reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
+    package = archive.inspect(request.package)
+    is_alone = program.MEMBER not in package.members
+    reference = program.from_json(package.read(program.EXPORTED_MEMBER if is_alone else program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     weights = ExportedWeights(Path(request.exported) if request.exported else None, lambda: _given_inputs(request))
     locator = OperatorLocator(reference, device)
@@ -213,7 +215,7 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
             for difference in evaluate_program(reference, run, device, weights, kept):
                 pipe.write(message_line(difference) + "\n")
     if request.exported_run is not None:
-        package, last = archive.inspect(request.package), request.exported_run.last
+        last = request.exported_run.last
         with threads_for(() if last is None else last.inputs):
             for result in exported_results(request, package, reference, device, weights, folder):
                 pipe.write(message_line(result) + "\n")

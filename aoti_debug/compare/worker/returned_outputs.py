@@ -121,11 +121,11 @@ def _judged_in_double(
         least = max(_SURE * output_errors.rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
         outputs[item.index] = replace(outputs[item.index], rounding=least)
     program = source.program(Arithmetic.DOUBLE)
-    if source.run.last is None or not isinstance(program, ExportedCalls):
+    if not isinstance(program, ExportedCalls):
         return frozenset()
     explained: set[int] = set()
     kept: set[int] = set()
-    if outputs:
+    if outputs and source.run.last is not None:
         for _ in range(source.run.calls - 1):
             program.call()
         altered = altered_program(source.reference, program, source.run.last, source.device, outputs, source.weights)

@@ -216,7 +216,9 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                     matched = join_program.match(analysis, fresh)
                     difference = matched.difference
                     analysis, joined_sites = join_program.join_model_lines(analysis, fresh)
-                    if not difference:
+                    if difference:
+                        lowered = join_program.add_exported(lowered, program, difference, work)
+                    else:
                         lowered = join_program.add_reference(lowered, program, matched.names, work)
                 original_hashes = compare_kernels.original_hashes(lowered)
                 new_manifest = package_manifest.make_manifest(options, lowered, tools, analysis, original_hashes)

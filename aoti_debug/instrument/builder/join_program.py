@@ -156,6 +156,24 @@ def add_reference(package: LoweredModel, program_: LoweredModel, names: Mapping[
     return replace(package, answer=answer, reference_file=reference)
 
 
+def add_exported(package: LoweredModel, program_: LoweredModel, difference: str, work: Path) -> LoweredModel:
+    """The package with the graph of its exported program alone: its kernels were generated from another one.
+
+    Args:
+        difference: of `LoweringMatch`.
+        work: a folder for the file.
+    """
+    if program_.reference_file is None:
+        return package
+    found = program.from_json(program_.reference_file.read_bytes())
+    if not found.exported:
+        return package
+    file = work / "joined_exported.json"
+    failure = f"the package is not what the program is lowered to here: {difference}"
+    file.write_text(program.to_json(replace(found, graphs=(), failure=failure)))
+    return replace(package, exported_file=file)
+
+
 def write_renamed(reference: Path, names: Mapping[str, str], output: Path) -> Path:
     """Writes a reference whose buffers have the names of the package."""
     found = program.from_json(reference.read_bytes())

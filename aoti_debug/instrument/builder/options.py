@@ -275,7 +275,13 @@ def _inspect_against(program: Artifact | ExportedProgram, options: BuildOptions)
         archive.require_kind(program, ArtifactKind.EXPORTED)
     if options.exported is not None:
         name = program.path if isinstance(program, Artifact) else "the program"
-        raise UsageError(f"{name} is an exported program itself", hint="--exported is for a compiled package")
+        is_swapped = isinstance(program, Artifact) and archive.inspect(options.exported).kind in COMPILED
+        hint = (
+            f"swap the files: {options.exported} --exported {name}"
+            if is_swapped
+            else "--exported is for a compiled package"
+        )
+        raise UsageError(f"{name} is an exported program itself", hint=hint)
     if options.against is None:
         if options.model:
             raise UsageError("an exported program holds one model", hint="leave out --model")

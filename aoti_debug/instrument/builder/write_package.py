@@ -76,6 +76,8 @@ def write_instrumented(
     ]
     if lowered.reference_file is not None:
         extra.append((program.MEMBER, lowered.reference_file))
+    if lowered.exported_file is not None:
+        extra.append((program.EXPORTED_MEMBER, lowered.exported_file))
     if inputs is not None:
         extra.append((archive.INPUTS_MEMBER, inputs))
     if lowered.weights is not None:

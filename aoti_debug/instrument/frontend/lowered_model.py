@@ -47,6 +47,8 @@ class LoweredModel:
         model: name in the archive.
         source: kind of file that the model was read from.
         reference_file: JSON file of the reference; None if the model was not lowered here.
+        exported_file: the same with only the graph of the exported program that was given for a package which is not
+            what that is lowered to here; None if there is none.
         weights_file: the file that the weights are left in; None if the package will hold them.
         weights: the constants that are not in that file; None if the package will hold all.
     """
@@ -61,6 +63,7 @@ class LoweredModel:
     model: str
     source: PackageOrigin
     reference_file: Path | None = None
+    exported_file: Path | None = None
     weights_file: WeightsFile | None = None
     weights: Path | None = None
 

@@ -32,6 +32,7 @@ from aoti_debug.package.manifest import ModelLine
 
 FORMAT = 1
 MEMBER = "aoti_debug_reference.json"
+EXPORTED_MEMBER = "aoti_debug_exported.json"  # of a package that its program is not lowered to here
 HIGHER_ORDER = "higher_order."  # how the targets of operators that take graphs begin
 USER_TRITON = f"{HIGHER_ORDER}triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to

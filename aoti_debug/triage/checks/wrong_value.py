@@ -11,7 +11,14 @@ from dataclasses import replace
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare import stored_comparison
-from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
+from aoti_debug.compare.compare_run import (
+    Scope,
+    compare_run,
+    exported_of,
+    has_exported_alone,
+    has_reference,
+    lowered_otherwise,
+)
 from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
 from aoti_debug.compare.measure.output_errors import is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -55,11 +62,21 @@ def look(investigation: Investigation) -> Suspicion | None:
             comparison = _compared(investigation, saved)
             if any(is_exact(error.dtype) for error in comparison.differing_outputs):  # rounding may decide them
                 comparison = _compared(investigation, saved, inherited=True)
-            comparison = _with_setting(investigation, comparison)
+            if has_reference(saved.run):
+                comparison = _with_setting(investigation, comparison)
         stored_comparison.keep_in_run(comparison, investigation.steps)
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
-    return _suspicion(comparison, saved)
+    suspicion = _suspicion(comparison, saved)
+    if has_reference(saved.run):
+        return suspicion
+    finding, difference = suspicion.finding, lowered_otherwise(saved.run)
+    if finding.kind.is_fault:
+        finding = replace(finding, evidence=(*finding.evidence, difference))
+    else:
+        finding = replace(finding, warnings=(*finding.warnings, difference))
+    commands = (*finding.next, *_difference(investigation, saved.run))
+    return replace(suspicion, finding=replace(finding, next=commands))
 
 
 def begin(investigation: Investigation) -> None:
@@ -80,7 +97,7 @@ def begin(investigation: Investigation) -> None:
 
 def reason_against(investigation: Investigation, run: RunDir) -> str:
     """The reason against comparing the launches of a run with the program without being asked; "" if there is none."""
-    if not has_reference(run):
+    if not has_reference(run) and not has_exported_alone(run):
         is_compiled = run.manifest.source in (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
         is_alone = is_compiled and investigation.options.exported is None
         return NO_PROGRAM if is_alone else "a package that does not hold the graph that it was compiled from"

@@ -39,7 +39,10 @@ def test_a_package_without_a_graph(saved: Callable[[str], RunDir], tmp_path: Pat
     run = saved("mixed")
     reference, _ = reference_of(run)
     regions = find_regions(run, reference)
-    assert exported_run(run, replace(reference, graphs=()), regions, tmp_path) is None
+    assert exported_run(run, replace(reference, graphs=(), exported=()), regions, tmp_path) is None
+    alone = exported_run(run, replace(reference, graphs=()), regions, tmp_path)
+    assert alone is not None
+    assert (alone.calls, alone.returned, alone.last) == (1, str(tmp_path), None)
 
 
 W = torch.arange(4.0)

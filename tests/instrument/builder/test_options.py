@@ -103,6 +103,13 @@ def test_options_that_do_not_go_together(
     assert len(list(files.iterdir())) == 4
 
 
+@pytest.mark.usefixtures("files")
+def test_a_program_with_its_package_is_told_to_be_swapped() -> None:
+    with pytest.raises(UsageError) as caught:
+        check(options("program.pt2", exported=Path("package.pt2")))
+    assert caught.value.hint == "swap the files: package.pt2 --exported program.pt2"
+
+
 @pytest.mark.parametrize(("name", "limit", "place"), [("program", 7, "by-reference"), ("program", 8, "inside")])
 def test_large_weights_stay_in_the_program_s_file(
     files: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: int, place: str

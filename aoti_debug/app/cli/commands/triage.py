@@ -190,7 +190,7 @@ def command(
     if is_core:
         _check_core(context, model)
     elif package is not None:
-        raise UsageError("--package is for a core file", hint="aoti-debug triage CORE --package MODEL.pt2")
+        raise UsageError("--package is for a core file", hint=_hint_of_package(model, package))
     if script is not None:
         _check_script(context, script)
         script = replace(script, stdout=sys.stderr.fileno() if as_json else None)
@@ -261,6 +261,14 @@ def _check_script(context: click.Context, script: UserScript) -> None:
             raise UsageError(
                 f"{option} is for a MODEL.pt2: a script makes its own models and inputs", hint=f"leave out {option}"
             )
+
+
+def _hint_of_package(model: Path, package: Path) -> str:
+    """The command to type where --package was given with what is no core file."""
+    with contextlib.suppress(AotiDebugError):
+        if archive.inspect(model).kind is ArtifactKind.EXPORTED:
+            return shlex.join(["aoti-debug", "triage", str(package), "--exported", str(model)])
+    return "aoti-debug triage CORE --package MODEL.pt2"
 
 
 def _check_core(context: click.Context, core: Path) -> None:

@@ -52,3 +52,16 @@ def test_a_report_that_cannot_be_written_does_not_take_the_finding_with_it(
     assert said.out == "\nNOT FINITE NaN in buf0\n"
     assert "error: cannot write index.html: No space left on device\nhint: the finding is in " in said.err
     assert f"aoti-debug report {tmp_path / 'triages/1'} -o report.html" in said.err
+
+
+def test_a_package_beside_a_program_is_told_how_to_be_triaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    archives.write(tmp_path / "program.pt2", archives.PROGRAM)
+    archives.write(tmp_path / "package.pt2", archives.PACKAGE)
+    assert main.run(["triage", "program.pt2", "--package", "package.pt2"]) == 2
+    hint = "hint: aoti-debug triage package.pt2 --exported program.pt2\n"
+    assert capsys.readouterr().err == f"error: --package is for a core file\n{hint}"
+    assert main.run(["triage", "package.pt2", "--package", "package.pt2"]) == 2
+    assert "aoti-debug triage CORE --package MODEL.pt2" in capsys.readouterr().err

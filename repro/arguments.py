@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Layout, Tensor
 from aoti_debug.package.manifest import Role
-from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.repro.literals import identifiers
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 

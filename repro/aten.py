@@ -8,8 +8,8 @@ from collections.abc import Callable
 from aoti_debug.base import dtypes
 from aoti_debug.base.dtypes import LAYOUTS, device_name
 from aoti_debug.base.errors import UsageError
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import Form, Kind, Manifest, OperatorSchema, Parameter
-from aoti_debug.package.recording.values import Number
 from aoti_debug.repro import literals, operators
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.operators import is_operator, with_operator_libraries

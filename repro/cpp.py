@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from aoti_debug.base.errors import UsageError
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import Kernel, KernelCompilation, Manifest
-from aoti_debug.package.recording.values import Number
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot

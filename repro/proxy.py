@@ -11,8 +11,8 @@ from typing import Any
 
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import Manifest, ProxyArgument
-from aoti_debug.package.recording.values import Number
 from aoti_debug.repro import literals, operators
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.operators import is_of_torch, is_operator, with_operator_libraries

@@ -12,12 +12,12 @@ from aoti_debug.base.abi import Phase, SaveStatus, Variable
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.version import __version__
+from aoti_debug.package.argument_values import Absent, Tensor, Value
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Form, Kernel, Site
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import printable
-from aoti_debug.package.recording.site_filter import SiteFilter
-from aoti_debug.package.recording.values import Absent, Tensor, Value
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.launch import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir, is_launch_id, name_hint

@@ -11,8 +11,8 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package import recording_settings
 from aoti_debug.package.manifest import Kind, Manifest
-from aoti_debug.package.recording import levels
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.folder import check_free, default_path, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate_texts import generate, kind_of
@@ -116,7 +116,8 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
     arguments = arguments_of(recorded)
     if any(arguments.missing(fault=bool(recorded.fault))):
         require_inputs(opened, selected)
-        say(f"{opened.path.name} (level {levels.written(opened.level)}) has no tensors of launch {selected.id}")
+        level = recording_settings.written_level(opened.level)
+        say(f"{opened.path.name} (level {level}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
         from aoti_debug.repro.run_again import run_again  # imports all that runs a package
 

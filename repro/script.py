@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording.values import Layout
+from aoti_debug.package.argument_values import Layout
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
 

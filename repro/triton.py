@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from aoti_debug.base.errors import UsageError
+from aoti_debug.package.argument_values import Absent, Number
 from aoti_debug.package.manifest import ConfigOrigin, Kernel, Manifest, PackageOrigin
-from aoti_debug.package.recording.values import Absent, Number
-from aoti_debug.package.triton_config.infer import result_affecting_parameters
+from aoti_debug.package.triton_config import result_affecting_parameters
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot

@@ -8,7 +8,7 @@ from typing import Any
 from torch._inductor.runtime.triton_heuristics import GridExpr
 
 from aoti_debug.package.manifest import Kernel
-from aoti_debug.package.triton_config.decorator import read_heuristic
+from aoti_debug.package.triton_config import read_heuristic
 
 Sizes = tuple[tuple[str, str], ...]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import OperatorSchema, Parameter, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor

@@ -14,6 +14,7 @@ from aoti_debug.base import abi, dtypes
 from aoti_debug.base.abi import CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, RecordType, SaveStatus, ValueTag
 from aoti_debug.base.machine.files import results_home
 from aoti_debug.package import manifest
+from aoti_debug.package.argument_values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.package.manifest import (
     Arg,
     Certainty,
@@ -29,7 +30,6 @@ from aoti_debug.package.manifest import (
     Site,
 )
 from aoti_debug.package.pt2 import trust
-from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.formats.journal import Journal
 from aoti_debug.runs.rundir.formats.journal_records import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aoti_debug.package.recording.values import Tensor
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
 

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 from aoti_debug.base import dtypes
+from aoti_debug.package.argument_values import Layout, Tensor
 from aoti_debug.package.pt2 import program_weights
-from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
 from tests import archives
 

@@ -22,7 +22,7 @@ UNKNOWN = {  # file, placeholder: why no name is known there
     ("compare/text.py", "PROGRAM.pt2"): "the program of a compiled package was not given",
     ("instrument/builder/join_program.py", "PROGRAM.pt2"): "the program of a compiled package was not given",
     ("instrument/frontend/protocol/build_failure.py", "MODEL.pt2"): "replaced by the name before it is printed",
-    ("package/recording/site_filter.py", "PROGRAM.pt2"): "the program of a compiled package was not given",
+    ("package/recording_settings.py", "PROGRAM.pt2"): "the program of a compiled package was not given",
     ("runs/diagnosis/suggested_commands.py", "PACKAGE.pt2"): "neither the run nor its command line names the package",
     ("runs/rundir/run_directory.py", "PACKAGE.pt2"): "the package was not found, or nothing was run",
     ("runs/rundir/run_json.py", "PACKAGE.pt2"): "nothing was run",

@@ -21,16 +21,8 @@ OWN = "*"  # the modules that lie directly in a wing
 WINGS = {
     "base": ("frozen", "terminal_cells", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
     "package": (
-        "weights_file",
-        "stream_order",
-        "manifest",
-        "launch_traits",
-        "printing",
-        "triton_config",
-        "recording",
-        "reference",
-        "pt2",
-        "inputs",
+        *("weights_file", "stream_order", "manifest", "launch_traits", "printing", "triton_config", "argument_values"),
+        *("origins", "recording_settings", "program_graphs", "node_text", "pt2", "inputs"),
     ),
     "instrument": ("wrapper", "frontend", "builder"),
     "runs": ("rundir", "kernel_source", "diagnosis", "show", "run", "ranks"),

@@ -23,7 +23,7 @@ from aoti_debug.compare.modules import (
 )
 from aoti_debug.compare.protocol.measurement import LARGEST, Measurement
 from aoti_debug.compare.text import eager_error, short, values_text
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.argument_values import unravel
 
 _TIME = Column("time", align_right=True)
 COLUMNS = (

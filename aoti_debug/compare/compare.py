@@ -37,11 +37,11 @@ from aoti_debug.compare.regions.regions import UNRETURNED
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary, instrumented
 from aoti_debug.instrument.builder.options import COMPILED
 from aoti_debug.instrument.frontend.protocol.messages import LeftOut
+from aoti_debug.package import recording_settings
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
-from aoti_debug.package.recording import site_filter
-from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
+from aoti_debug.package.recording_settings import EVERYTHING, SiteFilter
 from aoti_debug.repro.evidence import FAILED, gather
 from aoti_debug.repro.modes import Mode, modes, this_machine
 from aoti_debug.repro.repro import ReproOptions, write_repro
@@ -243,7 +243,7 @@ def _check(options: CompareOptions) -> None:
     if options.metric:
         metric_function(options.metric).check()
     check_inputs(options.inputs, options.random_inputs)
-    site_filter.check_patterns(options.filters)
+    recording_settings.check_patterns(options.filters)
     if options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
 
@@ -303,7 +303,7 @@ class _Session:
         options = self._options
         if options.metric:
             raise UsageError("--metric needs the values of the program", hint="--exported PROGRAM.pt2 gives them")
-        site_filter.require_names(run.manifest, options.filters, str(options.model))
+        recording_settings.require_names(run.manifest, options.filters, str(options.model))
         comparison = compare_sources(run, options.filters, self._folder, self._steps)
         wrong = comparison.first_wrong
         return comparison if wrong is None else replace(comparison, repro=str(self._folder / FOLDER / wrong.launch.id))

@@ -41,18 +41,17 @@ from aoti_debug.compare.suspects import (
     overwrites_states,
     overwriting,
 )
+from aoti_debug.package import program_graphs, recording_settings
 from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.program_graphs import MODEL, Graph, NodeKind, Reference
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
-from aoti_debug.package.recording import site_filter
-from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import MODEL, Graph, NodeKind, Reference
+from aoti_debug.package.recording_settings import EVERYTHING, SiteFilter
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 
-_parsed = functools.lru_cache(maxsize=2)(program.from_json)  # a command asks for that of a run several times
+_parsed = functools.lru_cache(maxsize=2)(program_graphs.from_json)  # a command asks for that of a run several times
 
 
 def first_difference(
@@ -154,7 +153,7 @@ def compare_run(
     """
     reference, package = _exported_alone(run) if has_exported_alone(run) else reference_of(run)
     graph = reference.graph("", MODEL)
-    site_filter.require_names(run.manifest, scope.filters, str(package))
+    recording_settings.require_names(run.manifest, scope.filters, str(package))
     with steps.step("plan") as note:
         regions = _of_launches(_selected(find_regions(run, reference), run, scope.filters), scope.launches)
         note.text = wording.pluralize(len(regions.regions), "region")
@@ -314,17 +313,17 @@ def exported_of(model: Path, exported: Path | None) -> Path | None:
 
 def has_reference(run: RunDir) -> bool:
     """True if the package of a run holds the graph that its kernels were generated from."""
-    return run.package is not None and program.MEMBER in archive.inspect(run.package).members
+    return run.package is not None and program_graphs.MEMBER in archive.inspect(run.package).members
 
 
 def has_exported_alone(run: RunDir) -> bool:
     """True if the package holds only the graph of an exported program that is not lowered to its kernels here."""
-    return run.package is not None and program.EXPORTED_MEMBER in archive.inspect(run.package).members
+    return run.package is not None and program_graphs.EXPORTED_MEMBER in archive.inspect(run.package).members
 
 
 def _exported_alone(run: RunDir) -> tuple[Reference, Path]:
     package = archive.inspect(run.required_package)
-    return _parsed(package.read(program.EXPORTED_MEMBER)), package.path
+    return _parsed(package.read(program_graphs.EXPORTED_MEMBER)), package.path
 
 
 def lowered_otherwise(run: RunDir) -> str:
@@ -346,12 +345,12 @@ def reference_of(run: RunDir) -> tuple[Reference, Path]:
         RunDirError: the package was not found, or is another one.
     """
     package = archive.inspect(run.required_package)
-    if package.kind is not ArtifactKind.INSTRUMENTED or program.MEMBER not in package.members:
+    if package.kind is not ArtifactKind.INSTRUMENTED or program_graphs.MEMBER not in package.members:
         raise ArtifactError(
             f"{package.path} does not hold the graph that it was compiled from",
             hint="build the exported program again with this version of aoti-debug",
         )
-    reference = _parsed(package.read(program.MEMBER))
+    reference = _parsed(package.read(program_graphs.MEMBER))
     if not reference.graphs:
         raise ArtifactError(
             f"{package.path} holds no graph: {reference.failure or 'this torch did not report any'}",
@@ -375,7 +374,7 @@ def _selected(regions: Regions, run: RunDir, filters: SiteFilter) -> Regions:
         launched = {launch.site.id: launch.site for launch in run.launches}.values()
         raise UsageError(
             f"no launch that can be compared passes {filters.options}",
-            hint=run_directory.name_hint(pattern, site_filter.known_names(launched, criterion)),
+            hint=run_directory.name_hint(pattern, recording_settings.known_names(launched, criterion)),
         )
     return replace(regions, regions=kept)
 

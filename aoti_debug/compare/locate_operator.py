@@ -13,8 +13,8 @@ from aoti_debug.compare.protocol.bad_elements import BadOperand, Made, Operand, 
 from aoti_debug.compare.regions.program_calls import exported_run
 from aoti_debug.compare.regions.regions import fault_region, find_region, find_regions
 from aoti_debug.package.manifest import Manifest, ModelLine
-from aoti_debug.package.reference.node_text import place_in_subgraph
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, nodes_in, returned_nodes
+from aoti_debug.package.node_text import place_in_subgraph
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, nodes_in, returned_nodes
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 

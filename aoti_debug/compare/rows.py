@@ -14,7 +14,7 @@ from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.package.reference.program import MODEL, USER_TRITON, NodeKind, Reference
+from aoti_debug.package.program_graphs import MODEL, USER_TRITON, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Launch

@@ -24,10 +24,10 @@ from aoti_debug.compare.protocol.measurement import (
     StateChange,
 )
 from aoti_debug.compare.protocol.request import Region
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.node_text import node_text, place_in_subgraph
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, is_view
+from aoti_debug.package.node_text import node_text, place_in_subgraph
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, is_view
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElemen
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import LARGEST, LEAST, Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.show.place_columns import place_columns

@@ -17,8 +17,8 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.exhaustion import bytes_of
 from aoti_debug.base.machine.files import results_home, stamped_directories
-from aoti_debug.base.machine.files.free_space import bytes_of
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.repro.folder import is_repro

@@ -7,18 +7,9 @@ from pathlib import Path
 import torch
 
 from aoti_debug.package import manifest as manifests
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import FORMAT, MODEL, BufferValue, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.package.pt2 import archive, trust
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import (
-    FORMAT,
-    MODEL,
-    BufferValue,
-    Graph,
-    Node,
-    NodeKind,
-    Reference,
-    TensorType,
-)
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests import archives
 from tests.triage.recorder import Recorder
@@ -79,6 +70,10 @@ def chain(
 def attach(run: Path, graph: Reference) -> None:
     """Makes the package of a run, which holds its reference."""
     manifest = open_run(run).manifest.json_text.encode()
-    members = {manifests.MEMBER: manifest, program.MEMBER: program.to_json(graph).encode(), **archives.FRAME}
+    members = {
+        manifests.MEMBER: manifest,
+        program_graphs.MEMBER: program_graphs.to_json(graph).encode(),
+        **archives.FRAME,
+    }
     package = archives.write(run / "package.pt2", members)
     trust.remember(archive.inspect(package))

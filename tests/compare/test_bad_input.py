@@ -29,8 +29,8 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.text import comparison_lines
+from aoti_debug.package.program_graphs import FORMAT, Reference
 from aoti_debug.package.pt2 import trust
-from aoti_debug.package.reference.program import FORMAT, Reference
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.built_model import Built

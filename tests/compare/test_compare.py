@@ -30,8 +30,8 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import exit_code
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.package.pt2 import package_places
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.pt2 import trust
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.report import report
 from tests import archives, schema
@@ -220,7 +220,7 @@ def test_a_metric_that_fails(saved: Runs, tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_package(saved: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_places, "find", lambda manifest_sha256: None)
+    monkeypatch.setattr(trust, "find", lambda manifest_sha256: None)
     other = copy_of(saved("half"), tmp_path / "run")
     (other / "package.pt2").unlink()
     with pytest.raises(RunDirError, match="was not found"):

@@ -11,7 +11,7 @@ from aoti_debug.compare.evaluation_process import EvaluatedRun
 from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, StateChange
 from aoti_debug.compare.suspects import overwrites_states, overwriting
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference, TensorType
+from aoti_debug.package.program_graphs import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.run import saved_outputs
 
 KIND = TensorType("float32", "cpu", ("4",), ("1",))

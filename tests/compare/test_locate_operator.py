@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from aoti_debug.compare.locate_operator import model_input, names_in
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from tests import factories
 
 MANIFEST = replace(factories.make_manifest(), inputs=("arg0_1", "arg1_1"), input_names=("x", "index"))

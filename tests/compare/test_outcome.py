@@ -24,7 +24,7 @@ from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.suspects import InexactOperator, UndefinedOperator
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.manifest import Kind, ModelLine
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.triage.results.wrong_value_finding import finding_of
 from aoti_debug.views.report import report

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from aoti_debug.compare.rows import shared_memory
-from aoti_debug.package.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 
 X = torch.arange(4.0)

@@ -22,7 +22,7 @@ from aoti_debug.compare.protocol.measurement import (
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.suspects import Alteration, LostOperator, alteration_of, changed_text, suspects_of
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.reference.program import EXPORTED, FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import EXPORTED, FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
 from tests.views.report.subjects import comparison_of, run
 
 LINE = ModelLine("model.py", 3, "forward", "y = norm(x)")

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from aoti_debug.base.abi import Phase
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Form, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.launch import LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir

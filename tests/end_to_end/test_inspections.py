@@ -23,12 +23,11 @@ from aoti_debug.instrument.builder.compiling import runtime_objects
 from aoti_debug.instrument.frontend import compiled_package, exported_program
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
-from aoti_debug.package import manifest
+from aoti_debug.package import manifest, program_graphs
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.signature import ModelSignature
+from aoti_debug.package.program_graphs import Reference
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import Reference
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
@@ -79,7 +78,7 @@ def lowered(_: str, request: Request, *__: object) -> Answer:
             folder / messages.ARCHIVE, {f"{archives.MODEL}{name}": content for name, content in files.items()}
         )
         (folder / messages.SIGNATURE).write_text(signature.to_json(ModelSignature(())))
-        (folder / messages.REFERENCE).write_text(program.to_json(Reference(program.FORMAT, "2.13.0", ())))
+        (folder / messages.REFERENCE).write_text(program_graphs.to_json(Reference(program_graphs.FORMAT, "2.13.0", ())))
     return ANSWER
 
 

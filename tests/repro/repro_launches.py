@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 from aoti_debug.base import dtypes
+from aoti_debug.package.argument_values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.package.manifest import (
     Arg,
     Certainty,
@@ -32,7 +33,6 @@ from aoti_debug.package.manifest import (
     Role,
     Site,
 )
-from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import TEMPLATES, write_folder
 from aoti_debug.repro.generate_texts import generate

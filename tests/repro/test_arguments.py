@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from aoti_debug.package.argument_values import Absent, Layout, Tensor
 from aoti_debug.package.manifest import Arg, Certainty, Form, Kind, Provenance, Role, Site
-from aoti_debug.package.recording.values import Absent, Layout, Tensor
 from aoti_debug.repro.arguments import StorageBlock, arguments_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedRun, RecordedSlot
 

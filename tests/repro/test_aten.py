@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import UsageError
+from aoti_debug.package.argument_values import Absent
 from aoti_debug.package.manifest import CType, Form, Kind, OperatorSchema, Parameter, Role
-from aoti_debug.package.recording.values import Absent
 from aoti_debug.repro import aten
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import kind_of

@@ -6,8 +6,8 @@ import pytest
 
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.package.argument_values import Absent
 from aoti_debug.package.manifest import Form, Role
-from aoti_debug.package.recording.values import Absent
 from aoti_debug.repro.recorded_launch import fault_of, find_launch, recorded_launch
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir import run_directory as rundir

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import (
     CType,
     Form,
@@ -22,7 +23,6 @@ from aoti_debug.package.manifest import (
     ProxyArgument,
     Role,
 )
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot

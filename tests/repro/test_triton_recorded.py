@@ -17,7 +17,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kind
 from aoti_debug.package.pt2 import trust
-from aoti_debug.package.triton_config.infer import infer_config
+from aoti_debug.package.triton_config import infer_config
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.recorded_launch import recorded_launch
 from aoti_debug.repro.repro import ReproOptions, write_repro

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.errors import UsageError
+from aoti_debug.package.argument_values import Absent, Number
 from aoti_debug.package.manifest import ConfigOrigin, CType, Inferred, Kernel
-from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
-from aoti_debug.package.recording.values import Number
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.runs.rundir.launch import Grid, GridArgument
 from tests.repro.inductor_sources import IMPORTS, helpers

@@ -21,22 +21,14 @@ from typing import Any
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.instrument.builder.compiling.runtime_objects import CPU_UNIT, OPTIMIZE_OTHERS
-from aoti_debug.package.recording.values import Tensor
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.runs.diagnosis.output_values import has_gaps
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import journal_records as records
 from aoti_debug.runs.rundir.formats import shared_files
 from tests import factories
 from tests.kept import contents, kept
-from tests.runtime_shims.runtime_library import (
-    FLAGS,
-    GXX,
-    HERE,
-    SHIMS,
-    _run,
-    any_runtime,
-    compiled,
-)
+from tests.runtime_shims.runtime_library import FLAGS, GXX, HERE, SHIMS, _run, any_runtime, compiled
 from tests.runtime_shims_cuda import device_library
 
 SOURCES = HERE / "injected"

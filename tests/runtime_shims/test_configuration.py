@@ -136,7 +136,7 @@ ORIGINS = {  # by kernel: modules and lines
 def test_filters_of_modules_and_lines(
     load: Load, capfd: pytest.CaptureFixture[str], journal: Decode, variables: dict[str, str], expected: list[str]
 ) -> None:
-    """The same cases as in tests/package/recording/test_site_filter.py."""
+    """The same cases as in tests/package/test_recording_settings.py."""
     runtime = load(**variables)
     for number, (kernel, (modules, lines)) in enumerate(ORIGINS.items()):
         runtime.site(number, kernel, modules=modules, lines=lines)

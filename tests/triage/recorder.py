@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.abi import Phase, StatsFlag
+from aoti_debug.package.argument_values import Number, Tensor, Value
 from aoti_debug.package.manifest import Arg, Constant, CType, Form, Kernel, Kind, ProxyArgument, Role, Site
-from aoti_debug.package.recording.values import Number, Tensor, Value
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site

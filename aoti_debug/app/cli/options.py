@@ -22,7 +22,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare.modules import PartedBy
-from aoti_debug.package.recording import levels
+from aoti_debug.package import recording_settings
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem  # only a completion needs it
@@ -87,13 +87,13 @@ class LevelType(click.ParamType):  # type: ignore[type-arg]
 
     name = "level"
 
-    def __init__(self, allowed: Sequence[abi.Level] = levels.LEVELS) -> None:
+    def __init__(self, allowed: Sequence[abi.Level] = recording_settings.LEVELS) -> None:
         self._allowed = allowed
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number of the level."""
         try:
-            return levels.number(value, self._allowed)
+            return recording_settings.level_number(value, self._allowed)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 

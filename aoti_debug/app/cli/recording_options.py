@@ -15,7 +15,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.package.recording import levels
+from aoti_debug.package import recording_settings
 from aoti_debug.runs.run.options import RunOptions, Shown
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -26,12 +26,12 @@ def recorded_values(command: _Command) -> _Command:
     flight = click.option(
         "--flight",
         metavar="K",
-        type=click.IntRange(0, levels.MAX_FLIGHT),
+        type=click.IntRange(0, recording_settings.MAX_FLIGHT),
         help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
     )
     phase = click.option(
         "--phase",
-        type=click.Choice(levels.PHASES),
+        type=click.Choice(recording_settings.PHASES),
         help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
     )
     kernels = options.filters(
@@ -148,7 +148,10 @@ def recording(level: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             return command(*args, recording=_taken(values), **values)
 
         of_level = click.option(
-            "--level", metavar="LEVEL", type=options.LevelType(), help=f"{levels.MEANINGS}.  [default: {level}]"
+            "--level",
+            metavar="LEVEL",
+            type=options.LevelType(),
+            help=f"{recording_settings.MEANINGS}.  [default: {level}]",
         )
         for option in (*reversed(_OPTIONS), of_level):
             option(with_recording)

@@ -18,7 +18,7 @@ from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 if TYPE_CHECKING:
-    from aoti_debug.package.recording.site_filter import Unmatched
+    from aoti_debug.package.recording_settings import Unmatched
     from aoti_debug.runs.diagnosis.findings import Finding
     from aoti_debug.runs.run.runner import RunResult
 

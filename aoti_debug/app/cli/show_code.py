@@ -12,9 +12,9 @@ from aoti_debug.app.cli.options import CallOptions, CodeOptions
 from aoti_debug.base.abi import CallKind, Level
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.compare.compare_run import reference_of
-from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.site_filter import SiteFilter
-from aoti_debug.package.reference.program import Reference
+from aoti_debug.package import recording_settings
+from aoti_debug.package.program_graphs import Reference
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -138,14 +138,15 @@ def lines_of_calls(
         if eager.failure:
             yield f"FAULT {eager.failure}"
         return
-    if options.hashes and run.level not in levels.WITH_HASHES:
+    level = recording_settings.written_level(run.level)
+    if options.hashes and run.level not in recording_settings.WITH_HASHES:
         raise UsageError(
-            f"run {run.path.name} holds no hashes of tensors: it was recorded at level {levels.written(run.level)}",
+            f"run {run.path.name} holds no hashes of tensors: it was recorded at level {level}",
             hint="--hashes needs a run at level hash, at level 2, or at level 1, which also saves the tensors",
         )
     if needs_values and run.level not in (Level.SAVE, Level.VALUES):
         raise UsageError(
-            f"run {run.path.name} holds no values of tensors: it was recorded at level {levels.written(run.level)}",
+            f"run {run.path.name} holds no values of tensors: it was recorded at level {level}",
             hint=f"--where {options.where} needs a run at level 2, or at level 1, which also saves the tensors",
         )
     reference, missing = _reference_of(run)

@@ -17,8 +17,8 @@ from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording import site_filter
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package import recording_settings
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir import breadcrumbs, recorded_runs, run_directory
 from aoti_debug.runs.rundir.argument_statistics import Measurer
@@ -181,13 +181,13 @@ def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
     if not chosen:
         return selection
     run = selection.run
-    site_filter.check_patterns(chosen)
-    site_filter.require_names(run.manifest, chosen, f"run {run.path.name}")
+    recording_settings.check_patterns(chosen)
+    recording_settings.require_names(run.manifest, chosen, f"run {run.path.name}")
     sites = chosen.site_ids(run.manifest.sites)
     launches = tuple(launch for launch in selection.shown if launch.site.id in sites)
     if not launches:
         criterion, pattern = chosen.patterns()[0]
-        known = site_filter.known_names([run.manifest.sites[id_] for id_ in run.launches.site_ids], criterion)
+        known = recording_settings.known_names([run.manifest.sites[id_] for id_ in run.launches.site_ids], criterion)
         raise UsageError(f"no launch of run {run.path.name} passes {chosen.options}", hint=name_hint(pattern, known))
     return replace(selection, launches=launches, in_full=selection.launches is not None and selection.in_full)
 

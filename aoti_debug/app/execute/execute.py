@@ -28,7 +28,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.version import __version__
-from aoti_debug.package.recording import levels
+from aoti_debug.package import recording_settings
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.run import configuration, runner
@@ -192,7 +192,9 @@ def _info(script: UserScript, options: RunOptions) -> RunInfo:
 
 def _words(script: UserScript, options: RunOptions) -> tuple[str, ...]:
     return (
-        *(() if options.level is None else ("--level", str(levels.written(options.level)))),  # comes first
+        *(
+            () if options.level is None else ("--level", str(recording_settings.written_level(options.level)))
+        ),  # comes first
         *(("--torch-compile",) if script.torch_compile else ()),
         *run_options.words_of(replace(options, level=None)),
         *script.words,

@@ -13,9 +13,9 @@ from aoti_debug.app.torch_compile.cached_build import PROGRAM
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes.child_process import changed_environment, sharing_torch_settings
+from aoti_debug.package import recording_settings
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run import load_model, runner
@@ -100,7 +100,7 @@ def debug(
         ToolchainError: torch or the compiler failed.
         TargetError: the model never started.
     """
-    chosen = levels.number(level)
+    chosen = recording_settings.level_number(level)
     given = GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, inductor_configs or {})
     exported = given.exported()
     call = given.with_example_inputs(exported)

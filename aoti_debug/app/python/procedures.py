@@ -28,7 +28,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.caller_settings import with_assigned
 from aoti_debug.package.inputs.input_files import Inputs
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.repro.repro import Repro, ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding

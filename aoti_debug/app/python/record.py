@@ -34,9 +34,9 @@ from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.package import recording_settings
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
-from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding
 from aoti_debug.runs.diagnosis.verdict import Verdict
@@ -84,7 +84,7 @@ def record(
     """
     options = RunOptions(
         package=Path(),
-        level=None if level is None else levels.number(level),
+        level=None if level is None else recording_settings.level_number(level),
         filters=tuple(filters) or None,
         out=None if out is None else Path(out),
         shown=Shown.ALL if Variable.PRINT.value in os.environ else Shown.NOTHING,

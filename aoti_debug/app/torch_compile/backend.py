@@ -23,8 +23,8 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line
+from aoti_debug.package import recording_settings
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import load_model
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
             hint=f"it has {', '.join(name for name in known if name != _OF_SCRIPTS)}",
         )
     if "level" in given:
-        given["level"] = levels.number(given["level"])
+        given["level"] = recording_settings.level_number(given["level"])
     chosen = CompileOptions(**given)
     if chosen.phase not in ("", "before", "after", "both"):
         raise UsageError(f"phase is {chosen.phase!r}", hint='"before", "after" or "both"')
@@ -228,7 +228,7 @@ class CompiledGraph:
         artifact = archive.inspect(folder / PACKAGE)
         manifest = artifact.manifest()
         variables = {
-            Variable.LEVEL: str(levels.written(self._options.level)),
+            Variable.LEVEL: str(recording_settings.written_level(self._options.level)),
             Variable.FILTER: self._options.filter,
             Variable.PHASE: self._options.phase,
             Variable.DIR: str(folder),

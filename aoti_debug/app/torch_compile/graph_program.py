@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording.origins import own_frames
+from aoti_debug.package.origins import own_frames
 
 if TYPE_CHECKING:
     import torch

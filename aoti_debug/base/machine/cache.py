@@ -21,7 +21,7 @@ from pathlib import Path
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import user_directories
-from aoti_debug.base.machine.files.free_space import bytes_of
+from aoti_debug.base.machine.exhaustion import bytes_of
 
 
 def make() -> str:

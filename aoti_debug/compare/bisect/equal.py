@@ -38,7 +38,7 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.instrument.builder.build import build_report
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
-from aoti_debug.package.reference.program import keeps_numbers, operator_name
+from aoti_debug.package.program_graphs import keeps_numbers, operator_name
 from aoti_debug.runs.run import timed_pairs
 from aoti_debug.runs.run.timed_pairs import PAIRS, PairedTimes, TimedPackages
 from aoti_debug.runs.rundir import recorded_runs

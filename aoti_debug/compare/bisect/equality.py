@@ -15,7 +15,7 @@ from aoti_debug.compare.comparison import RANDOM_NUMBERS, Comparison, Row
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER, Advance
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.regions import find_regions
-from aoti_debug.package.reference.program import Graph, NodeKind
+from aoti_debug.package.program_graphs import Graph, NodeKind
 
 _LOW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 

@@ -17,7 +17,7 @@ from aoti_debug.compare.diff.pair_launches import launches_by_call
 from aoti_debug.compare.diff.repeated_calls import CallPairs, FirstDifference
 from aoti_debug.compare.diff.thread_races import ThreadRace
 from aoti_debug.package.launch_traits import writes_shared_memory
-from aoti_debug.package.recording.levels import WITH_HASHES
+from aoti_debug.package.recording_settings import WITH_HASHES
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.protocol import PRELOADED

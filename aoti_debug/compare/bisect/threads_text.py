@@ -11,7 +11,7 @@ from aoti_debug.compare.bisect.threaded_calls import DelayedLaunches, ThreadedCa
 from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.repeated_calls import DifferenceKind, FirstDifference, beside
 from aoti_debug.compare.diff.thread_races import Meanwhile, RaceSide, ThreadRace
-from aoti_debug.package.recording import levels
+from aoti_debug.package import recording_settings
 from aoti_debug.runs.rundir import threads_json
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -319,8 +319,9 @@ def _of_thread(launch: Launch, record: ThreadsRecord) -> str:
 
 
 def _unknown_lines(run: RunDir) -> list[str]:
-    if run.level not in levels.WITH_HASHES:
-        return [f"  launch   not known: level {levels.written(run.level)} records no values; --level hash does"]
+    if run.level not in recording_settings.WITH_HASHES:
+        level = recording_settings.written_level(run.level)
+        return [f"  launch   not known: level {level} records no values; --level hash does"]
     return ["  launch   not known: what was recorded of the launches of these calls is the same as alone"]
 
 

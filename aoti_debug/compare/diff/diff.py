@@ -21,9 +21,9 @@ from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.explain_differences import explain_differences
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
+from aoti_debug.package import recording_settings
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
-from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.protocol import PRELOADED
@@ -66,7 +66,7 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
         ToolchainError, TargetError: a model could not be built or started.
         RunDirError: a run cannot be read, or recorded no values.
     """
-    levels.number(options.level, levels.WITH_HASHES)
+    recording_settings.level_number(options.level, recording_settings.WITH_HASHES)
     if options.calls is not None and options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
     steps = Steps(listener)

@@ -19,9 +19,9 @@ from aoti_debug.compare.diff.difference import (
 )
 from aoti_debug.compare.diff.element_difference import element_difference
 from aoti_debug.compare.diff.pair_launches import pair_by_launch, pair_by_value
-from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.values import Layout
-from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference
+from aoti_debug.package import recording_settings
+from aoti_debug.package.argument_values import Layout
+from aoti_debug.package.program_graphs import MODEL, Node, NodeKind, Reference
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.launch import Argument
@@ -125,7 +125,7 @@ def require_values(run: RunDir) -> None:
     tensors = pairs.RecordedTensors(run)
     if any(tensor.is_known for launch in run.launches for tensor in tensors.writes(launch)):
         return
-    what = f"at level {levels.written(run.level)}" if run.launches else "no launch"
+    what = f"at level {recording_settings.written_level(run.level)}" if run.launches else "no launch"
     raise RunDirError(
         f"run {run.path.name} recorded no values: {what}",
         hint="aoti-debug run --level hash records the hashes of tensors, --level 1 the tensors",

@@ -15,8 +15,8 @@ from aoti_debug.compare.diff.difference import (
     TensorDifference,
 )
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
-from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package import recording_settings
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 
@@ -93,7 +93,7 @@ def repeat_document(repeated: RepeatedCalls) -> dict[str, Any]:
 def _run(run: RunDir) -> dict[str, Any]:
     return {
         "run": str(run.path),
-        "level": levels.written(run.level),
+        "level": recording_settings.written_level(run.level),
         "device": run.manifest.device,
         "torch": run.info.torch_version,
         "launches": len(run.launches),

@@ -39,9 +39,9 @@ from aoti_debug.compare.diff.pairs import Pairing, PairRelation, RecordedTensor
 from aoti_debug.compare.diff.text import nan_text
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
-from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.node_text import PlacedNode, other_nodes_text
-from aoti_debug.package.reference.program import NodeKind, Reference
+from aoti_debug.package.argument_values import unravel
+from aoti_debug.package.node_text import PlacedNode, other_nodes_text
+from aoti_debug.package.program_graphs import NodeKind, Reference
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

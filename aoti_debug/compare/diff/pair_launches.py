@@ -20,8 +20,8 @@ from aoti_debug.compare.diff.pairs import (
     without_leftovers,
 )
 from aoti_debug.compare.regions.recorded_values import RecordedValues
-from aoti_debug.package.recording.values import Number
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.argument_values import Number
+from aoti_debug.package.program_graphs import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

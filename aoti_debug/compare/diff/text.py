@@ -19,8 +19,8 @@ from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.diff.pairs import PairedBy, PairRelation
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.compare.modules import fused_note
-from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package import recording_settings
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 
@@ -188,7 +188,7 @@ def number_text(value: object) -> str:
 
 def _run(run: RunDir) -> str:
     launches = wording.pluralize(len(run.launches), "launch")
-    level = f"level {levels.written(run.level)}"
+    level = f"level {recording_settings.written_level(run.level)}"
     return f"{wording.short_path(run.path)}: {level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
 
 

@@ -21,9 +21,9 @@ from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.pairs import RecordedTensor
 from aoti_debug.instrument.wrapper.model_variables import Elements, overlap
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Form, Kind, Role, Site
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir import threads_json
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus, ModelCall

@@ -16,9 +16,9 @@ from aoti_debug.base import dtypes, wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
 from aoti_debug.compare.protocol.request import is_kept_input
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, TensorType
 from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, TensorType
 
 if TYPE_CHECKING:
     import torch
@@ -110,7 +110,7 @@ def has_type(value: torch.Tensor, type_: TensorType) -> bool:
 
 
 def python_value(argument: Any, current: Mapping[str, Any], arithmetic: Arithmetic, device: str) -> Any:
-    """The Python value of an argument (see aoti_debug.package.reference.program).
+    """The Python value of an argument (see aoti_debug.package.program_graphs).
 
     Args:
         current: the values of nodes, by name.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.reference.program import ValueKey
+from aoti_debug.package.program_graphs import ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -16,13 +16,13 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws
 from aoti_debug.compare.protocol.request import ProgramRun
+from aoti_debug.package import program_graphs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference import program
 
 if TYPE_CHECKING:
     import torch
 
-Seeds = Mapping[program.ValueKey, "torch.Tensor"]
+Seeds = Mapping[program_graphs.ValueKey, "torch.Tensor"]
 _Operator = Callable[["_OfDevice", list[Any], dict[str, Any]], Any]
 
 
@@ -40,13 +40,13 @@ class DrawnNumbers:
 
     def __init__(
         self,
-        reference: program.Reference,
+        reference: program_graphs.Reference,
         seeds: Seeds,
         arithmetic: Arithmetic,
         device: str,
         run: ProgramRun | None = None,
     ) -> None:
-        graph = reference.graph("", program.MODEL)
+        graph = reference.graph("", program_graphs.MODEL)
         if graph is None:
             raise NotEvaluableError("it draws random numbers, and the graph that draws them is not known")
         evaluation = Evaluation(reference, graph, arithmetic, device)
@@ -57,7 +57,7 @@ class DrawnNumbers:
         drawing = _drawing(graph, seeds)
         self._of_devices = {name: _OfDevice(graph, evaluation, nodes, symbols) for name, nodes in drawing.items()}
 
-    def result(self, node: program.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def result(self, node: program_graphs.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of a node of the exported program, the next one of its device that draws.
 
         Raises:
@@ -90,7 +90,11 @@ class _OfDevice:
     """
 
     def __init__(
-        self, graph: program.Graph, evaluation: Evaluation, nodes: Sequence[program.Node], symbols: Symbols
+        self,
+        graph: program_graphs.Graph,
+        evaluation: Evaluation,
+        nodes: Sequence[program_graphs.Node],
+        symbols: Symbols,
     ) -> None:
         self._graph = graph
         self._symbols = symbols
@@ -117,28 +121,28 @@ class _OfDevice:
         self._next += 1
         for name in node.inputs:
             reader = self._graph.by_name[name]
-            if program.ValueKey(name) not in self._evaluation.values:
+            if program_graphs.ValueKey(name) not in self._evaluation.values:
                 self._evaluation.run(reader, self._symbols.value(reader.size) if reader.size else None)
         self._evaluation.run(node)
-        value = self._evaluation.value(program.ValueKey(node.name))
+        value = self._evaluation.value(program_graphs.ValueKey(node.name))
         drawn = f"{node.args[0]}:{node.args[1]}" if node.target == functions.INTEGER else node.args[2]
         if not isinstance(value, torch.Tensor) or drawn != kind or tuple(value.shape) != tuple(shape):
             raise NotEvaluableError("the graph of the kernels draws random numbers in another order")
         return value
 
 
-def _drawing(graph: program.Graph, seeds: Seeds) -> Mapping[str, Sequence[program.Node]]:
+def _drawing(graph: program_graphs.Graph, seeds: Seeds) -> Mapping[str, Sequence[program_graphs.Node]]:
     """The nodes that draw, in the order of their seeds, by the device of these.
 
     Raises:
         NotEvaluableError: a seed, or the order of two of them, is not known, or no node draws from one.
     """
-    drawing: dict[str, dict[int, program.Node]] = {}  # by the node of the seeds
+    drawing: dict[str, dict[int, program_graphs.Node]] = {}  # by the node of the seeds
     for node in graph.nodes:
-        if node.kind is not program.NodeKind.CALL:
+        if node.kind is not program_graphs.NodeKind.CALL:
             continue
-        if node.target in program.SEEDS:
-            if program.ValueKey(node.name) not in seeds:
+        if node.target in program_graphs.SEEDS:
+            if program_graphs.ValueKey(node.name) not in seeds:
                 raise NotEvaluableError("it draws random numbers, whose seeds are not recorded")
             drawing[node.name] = {}
         elif node.target in functions.DRAWN:
@@ -148,10 +152,10 @@ def _drawing(graph: program.Graph, seeds: Seeds) -> Mapping[str, Sequence[progra
             drawing[maker][index] = node
         elif draws(node):
             raise NotEvaluableError(f"it draws random numbers with {node.target}")
-    found: dict[str, Sequence[program.Node]] = {}
+    found: dict[str, Sequence[program_graphs.Node]] = {}
     for maker, of_index in drawing.items():
         made = graph.by_name[maker]
-        count = made.args[0] if made.target == program.SEVERAL_SEEDS else 1
+        count = made.args[0] if made.target == program_graphs.SEVERAL_SEEDS else 1
         if sorted(of_index) != list(range(count)):
             raise NotEvaluableError("it draws random numbers, and not from every seed")
         if _device(made) in found:
@@ -162,23 +166,23 @@ def _drawing(graph: program.Graph, seeds: Seeds) -> Mapping[str, Sequence[progra
     return found
 
 
-def _seed(graph: program.Graph, node: program.Node) -> tuple[str, int]:
+def _seed(graph: program_graphs.Graph, node: program_graphs.Node) -> tuple[str, int]:
     """The node that makes the seed that a node draws from, and the place of the seed among those.
 
     Raises:
         NotEvaluableError: it is none that was made for this.
     """
     seed = node.args[3] if node.target == functions.INTEGER else node.args[1]
-    for name in program.nodes_in(seed):
+    for name in program_graphs.nodes_in(seed):
         made, index = graph.by_name[name], 0
         if made.target == functions.LOOKUP:
             made, index = graph.by_name[made.inputs[0]], made.args[1]
-        if made.target in program.SEEDS and isinstance(index, int):
+        if made.target in program_graphs.SEEDS and isinstance(index, int):
             return made.name, index
     raise NotEvaluableError("it draws random numbers from seeds of a kind that is not known here")
 
 
-def _device(node: program.Node) -> str:
+def _device(node: program_graphs.Node) -> str:
     """The device of a node's result.
 
     Raises:

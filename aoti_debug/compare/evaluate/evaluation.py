@@ -43,7 +43,7 @@ from aoti_debug.compare.evaluate.functions import (
     is_random,
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.argument_values import unravel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from aoti_debug.compare.evaluate.exact_rules import Inexact, has_rule, inexact
 from aoti_debug.compare.evaluate.functions import FILLING, SHARED, NotEvaluableError, RefusedError, operator_of
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.protocol.request import GivenTensors
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey, is_view
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey, is_view
 
 if TYPE_CHECKING:
     import torch

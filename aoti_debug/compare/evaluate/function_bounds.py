@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Narrow, split
-from aoti_debug.package.reference.program import Node, operator_name
+from aoti_debug.package.program_graphs import Node, operator_name
 
 if TYPE_CHECKING:
     pass

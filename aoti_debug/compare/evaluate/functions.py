@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import higher_order
-from aoti_debug.package.recording.values import extent_elements
-from aoti_debug.package.reference.program import HIGHER_ORDER, USER_TRITON, Node
+from aoti_debug.package.argument_values import extent_elements
+from aoti_debug.package.program_graphs import HIGHER_ORDER, USER_TRITON, Node
 
 if TYPE_CHECKING:
     import torch

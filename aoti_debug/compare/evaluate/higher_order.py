@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.package.reference.program import HIGHER_ORDER
+from aoti_debug.package.program_graphs import HIGHER_ORDER
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arithmetic import LARGE, Narrow, unit
 from aoti_debug.compare.evaluate.function_bounds import bound_of
-from aoti_debug.package.reference.program import Node, operator_name
+from aoti_debug.package.program_graphs import Node, operator_name
 
 if TYPE_CHECKING:
     import torch

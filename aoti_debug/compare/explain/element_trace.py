@@ -17,8 +17,8 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
 from aoti_debug.compare.protocol.bad_elements import Made, Operand
-from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey, operator_name
+from aoti_debug.package.argument_values import unravel
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey, operator_name
 
 if TYPE_CHECKING:
     import torch

@@ -15,9 +15,9 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.culprit import TimeOverError, UndecidedError, find_culprit
 from aoti_debug.compare.protocol.bad_elements import BadSource
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import Graph, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

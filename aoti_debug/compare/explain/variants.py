@@ -9,7 +9,7 @@ from typing import Any
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.package.reference.program import Node
+from aoti_debug.package.program_graphs import Node
 
 Compute = Callable[[list[Any], dict[str, Any]], Any]
 """Computes the operator for other arguments."""

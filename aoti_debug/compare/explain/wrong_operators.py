@@ -20,7 +20,7 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.variants import Variant, computes, reduces, variants
 from aoti_debug.compare.measure.ulp import finite, ulp
 from aoti_debug.compare.protocol.measurement import SMALLEST, Explanation
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, ValueKey
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -31,8 +31,8 @@ from aoti_debug.compare.fx_repro.script_text import (
 )
 from aoti_debug.compare.protocol.request import InputTensor, Region, Saved, SaveRequest
 from aoti_debug.compare.regions.regions import UNRETURNED, fault_region, find_regions
-from aoti_debug.package.recording import levels
-from aoti_debug.package.reference.program import Reference
+from aoti_debug.package import recording_settings
+from aoti_debug.package.program_graphs import Reference
 from aoti_debug.repro import literals
 from aoti_debug.repro.folder import check_free, default_path, unfinished
 from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_inputs, require_trust
@@ -286,7 +286,8 @@ def recorded_region(
     region, reason = _region(run, launch, reference)
     if region is None and not _is_whole(run):
         require_inputs(run, launch)
-        say(f"{run.path.name} (level {levels.written(run.level)}) has not all tensors of launch {launch.id}")
+        level = recording_settings.written_level(run.level)
+        say(f"{run.path.name} (level {level}) has not all tensors of launch {launch.id}")
         say("running the package again at level 1")
         run = run_again(run, launch, trusted=trusted, all_launches=True).run
         say(f"recorded in {wording.short_path(run.path)}")

@@ -17,7 +17,7 @@ from aoti_debug.compare.evaluate.functions import WITHOUT_VALUE
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.reference.program import USER_TRITON, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import USER_TRITON, Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.repro import literals
 
 CLASS = "Launch"
@@ -183,7 +183,7 @@ class _Writer:
         return f"{function}({', '.join(arguments)})"
 
     def _argument(self, value: Any) -> str:
-        """The source of an argument (see aoti_debug.package.reference.program)."""
+        """The source of an argument (see aoti_debug.package.program_graphs)."""
         if isinstance(value, list | tuple):
             return f"[{', '.join(map(self._argument, value))}]"
         if not isinstance(value, Mapping):

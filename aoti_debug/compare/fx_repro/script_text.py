@@ -11,7 +11,7 @@ from aoti_debug.base import dtypes
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.compare.protocol.request import InputTensor
-from aoti_debug.package.recording.values import is_row_major
+from aoti_debug.package.argument_values import is_row_major
 from aoti_debug.repro import literals
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from aoti_debug.compare.fx_repro.script_text import SCRIPT, TENSORS, describe
 from aoti_debug.compare.protocol.request import Saved, SaveRequest
 from aoti_debug.compare.worker.recorded_tensors import load_value
 from aoti_debug.compare.worker.region_values import region_inputs
+from aoti_debug.package import program_graphs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.program_graphs import NodeKind
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import NodeKind
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def _saved(request: SaveRequest) -> Saved:
 
     user_code.load(request.imports, request.libraries)
     region = request.region
-    reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
+    reference = program_graphs.from_json(archive.inspect(request.package).read(program_graphs.MEMBER))
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
     for node in (graph.by_name[name] for name in region.nodes):

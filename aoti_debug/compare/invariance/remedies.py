@@ -20,8 +20,8 @@ from aoti_debug.compare.invariance.invariance import InvarianceOptions, invarian
 from aoti_debug.compare.invariance.varying_launches import Invariance
 from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
 from aoti_debug.package.manifest import Site
-from aoti_debug.package.recording.origins import is_users_kernel
-from aoti_debug.package.reference.program import operator_name
+from aoti_debug.package.origins import is_users_kernel
+from aoti_debug.package.program_graphs import operator_name
 from aoti_debug.runs.run.timed_pairs import PAIRS, PairedTimes, TimedPackages, time_calls
 
 _FOLDER = "remedies"

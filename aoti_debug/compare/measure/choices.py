@@ -12,7 +12,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic, moves
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.measure.evaluated import Evaluated
 from aoti_debug.compare.measure.ulp import ulp
-from aoti_debug.package.reference.program import Graph, Node, ValueKey
+from aoti_debug.package.program_graphs import Graph, Node, ValueKey
 
 if TYPE_CHECKING:
     import torch

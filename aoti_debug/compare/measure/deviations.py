@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.compare.measure.differences import group_of, largest_in, largest_of
 from aoti_debug.compare.measure.output_errors import is_low_precision
 from aoti_debug.compare.measure.ulp import finite, real, relative_difference
-from aoti_debug.package.reference.program import Graph, is_cast, is_move, returned_nodes
+from aoti_debug.package.program_graphs import Graph, is_cast, is_move, returned_nodes
 
 if TYPE_CHECKING:
     import torch

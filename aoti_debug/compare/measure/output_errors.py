@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout, StoredTensor, layout_of, open_tensor
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.

@@ -13,7 +13,7 @@ from typing import Any
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.user_code import UserFunction
 from aoti_debug.compare.protocol.bad_elements import TracedElement
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, ValueKey
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, ValueKey
 
 
 @dataclass(frozen=True)

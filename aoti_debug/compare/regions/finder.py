@@ -16,7 +16,7 @@ from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region, is
 from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValues, Write, frame_of
 from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import FOLDING, MODEL, Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import FOLDING, MODEL, Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

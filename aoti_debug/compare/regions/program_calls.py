@@ -23,9 +23,9 @@ from aoti_debug.compare.regions.finder import storage_of
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import model_calls
 from aoti_debug.compare.regions.writes import LastWrites, buffer_strides
+from aoti_debug.package.argument_values import Layout
 from aoti_debug.package.manifest import Role
-from aoti_debug.package.recording.values import Layout
-from aoti_debug.package.reference.program import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes
+from aoti_debug.package.program_graphs import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -14,18 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.regions.writes import LastWrites, stores_to
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.package.manifest import Form, Kernel, Role
-from aoti_debug.package.recording.values import Number
-from aoti_debug.package.reference.program import (
-    HIGHER_ORDER,
-    Graph,
-    Node,
-    NodeKind,
-    Reference,
-    ValueKey,
-    nodes_in,
-)
+from aoti_debug.package.program_graphs import HIGHER_ORDER, Graph, Node, NodeKind, Reference, ValueKey, nodes_in
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus

@@ -14,7 +14,7 @@ from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.regions.finder import NotClosedError, RegionFinder
 from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of
 from aoti_debug.compare.regions.writes import buffer_strides
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
 

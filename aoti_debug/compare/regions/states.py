@@ -11,7 +11,7 @@ from aoti_debug.compare.protocol.request import CallStates, ProgramState, Record
 from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.writes import buffer_strides
-from aoti_debug.package.reference.program import Graph, Node, NodeKind
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch

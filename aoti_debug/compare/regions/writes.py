@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from aoti_debug.package.manifest import Kernel, Manifest
-from aoti_debug.package.reference.program import MODEL
+from aoti_debug.package.program_graphs import MODEL
 from aoti_debug.runs.diagnosis.dataflow import ByteRange
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from aoti_debug.compare.protocol.measurement import EXPLAINED, LARGEST, LEAST, A
 from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.compare.worker.recorded_tensors import load_value
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:

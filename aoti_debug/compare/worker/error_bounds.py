@@ -20,7 +20,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.measure.ulp import ulp
-from aoti_debug.package.reference.program import MEMBER_OF, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import MEMBER_OF, Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

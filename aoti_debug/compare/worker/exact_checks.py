@@ -20,18 +20,9 @@ from aoti_debug.compare.measure.state_change import begin_difference, lost_chang
 from aoti_debug.compare.protocol.measurement import FaultyOutput, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import ExportedRun, ProgramOutput, RecordedWeight
 from aoti_debug.compare.worker.recorded_tensors import as_integers, has_equal_bits, load_value, recorded_tensor
+from aoti_debug.package.argument_values import extent_elements
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.recording.values import extent_elements
-from aoti_debug.package.reference.program import (
-    MODEL,
-    RESHAPE,
-    Graph,
-    Node,
-    NodeKind,
-    Reference,
-    ValueKey,
-    returned_nodes,
-)
+from aoti_debug.package.program_graphs import MODEL, RESHAPE, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir import load_tensors
 

@@ -20,7 +20,7 @@ from aoti_debug.compare.protocol.measurement import Explanation
 from aoti_debug.compare.protocol.request import KnownValue, Region
 from aoti_debug.compare.worker.recorded_tensors import as_written
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import Graph, Node, NodeKind
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind
 
 if TYPE_CHECKING:
     import torch

@@ -14,13 +14,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
-from aoti_debug.compare.evaluate.functions import (
-    FRESH,
-    NotEvaluableError,
-    RefusedError,
-    draws,
-    missing_function_reason,
-)
+from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError, RefusedError, draws, missing_function_reason
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.protocol.measurement import UNWRITTEN, InexactResult, UndefinedResult
 from aoti_debug.compare.protocol.request import (
@@ -34,9 +28,9 @@ from aoti_debug.compare.protocol.request import (
 from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -43,19 +43,13 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors, ProgramState
 from aoti_debug.compare.worker.exact_checks import lost_changes, misreturned, other_weights
-from aoti_debug.compare.worker.exported_program import (
-    ExportedSource,
-    Program,
-    held,
-    inexact_results,
-    undefined_results,
-)
+from aoti_debug.compare.worker.exported_program import ExportedSource, Program, held, inexact_results, undefined_results
 from aoti_debug.compare.worker.recorded_tensors import recorded_tensor
 from aoti_debug.compare.worker.returned_outputs import Judged, judged_outputs
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:

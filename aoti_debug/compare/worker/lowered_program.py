@@ -40,7 +40,7 @@ from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, Progr
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
 from aoti_debug.compare.worker.region_values import save_outputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

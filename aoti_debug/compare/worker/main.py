@@ -36,11 +36,11 @@ from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
 from aoti_debug.compare.worker.region_values import evaluated, save_region
+from aoti_debug.package import program_graphs
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.program_graphs import Graph, Reference, ValueKey
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import Graph, Reference, ValueKey
 from aoti_debug.runs.rundir.formats import stored_tensor
 
 _LARGE = 1 << 20  # bytes of a tensor's file
@@ -189,8 +189,10 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     if request.torch_settings is not None:
         torch_settings.apply(request.torch_settings)
     package = archive.inspect(request.package)
-    is_alone = program.MEMBER not in package.members
-    reference = program.from_json(package.read(program.EXPORTED_MEMBER if is_alone else program.MEMBER))
+    is_alone = program_graphs.MEMBER not in package.members
+    reference = program_graphs.from_json(
+        package.read(program_graphs.EXPORTED_MEMBER if is_alone else program_graphs.MEMBER)
+    )
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     weights = ExportedWeights(Path(request.exported) if request.exported else None, lambda: _given_inputs(request))
     locator = OperatorLocator(reference, device)

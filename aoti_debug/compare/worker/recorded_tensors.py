@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.protocol.request import KnownValue
+from aoti_debug.package.argument_values import extent_elements
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.recording.values import extent_elements
-from aoti_debug.package.reference.program import Graph, TensorType, is_view
+from aoti_debug.package.program_graphs import Graph, TensorType, is_view
 from aoti_debug.runs.rundir import load_tensors
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.explanations import Blamed, Rounding, WrittenValue, decisive_rounding, explanations_of
 from aoti_debug.compare.worker.recorded_tensors import as_written, load
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import Graph, Reference, ValueKey
+from aoti_debug.package.program_graphs import Graph, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

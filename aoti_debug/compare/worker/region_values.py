@@ -22,7 +22,7 @@ from aoti_debug.compare.protocol.measurement import RegionResult, SavedOutput, S
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Region, ValueArithmetic
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_part, load_value
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir.formats.tensor_file_format import escape
 

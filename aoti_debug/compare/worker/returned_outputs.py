@@ -44,7 +44,7 @@ from aoti_debug.compare.worker.exported_program import (
     unequal,
 )
 from aoti_debug.compare.worker.recorded_tensors import recorded_tensor
-from aoti_debug.package.reference.program import MODEL, Node, Reference, returned_nodes
+from aoti_debug.package.program_graphs import MODEL, Node, Reference, returned_nodes
 from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:

@@ -43,13 +43,13 @@ from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError
 from aoti_debug.instrument.frontend.protocol.caller_settings import MULTI_ARCH
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning, Request, name_operators
+from aoti_debug.package import recording_settings
 from aoti_debug.package.inputs.input_files import missing_inputs_error
 from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
-from aoti_debug.package.recording import site_filter
-from aoti_debug.package.recording.site_filter import Unmatched
+from aoti_debug.package.recording_settings import Unmatched
 from aoti_debug.package.weights_file import WeightsPlace
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         seconds=stages.now,
         stages={step.name: step.seconds for step in stages.done},
         missing_inputs_reason=inputs.missing_reason,
-        unmatched=site_filter.unmatched(new_manifest, options.site_filter),
+        unmatched=recording_settings.unmatched(new_manifest, options.site_filter),
         signature=signature,
         kernels=kernel_set,
         comparison=comparison,

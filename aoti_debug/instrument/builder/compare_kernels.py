@@ -23,7 +23,7 @@ from aoti_debug.instrument.wrapper.callees.triton_helpers import helpers_of
 from aoti_debug.package.manifest import Kernel, PackageOrigin
 from aoti_debug.package.pt2 import extract, kernel_hashes
 from aoti_debug.package.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind
-from aoti_debug.package.triton_config.infer import infer_config
+from aoti_debug.package.triton_config import infer_config
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PYTHON_COMMENT = re.compile(r"#[^\n]*")

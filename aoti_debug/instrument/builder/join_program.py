@@ -19,9 +19,9 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.builder.compare_kernels import normalised_source
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper.analysis import Analysis
+from aoti_debug.package import program_graphs
 from aoti_debug.package.manifest import Arg, Certainty, Manifest, PackageOrigin, Promise, Site
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import BufferValue, Graph, Reference
+from aoti_debug.package.program_graphs import BufferValue, Graph, Reference
 
 NO_MODEL_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
 _BUFFER = re.compile(r"(?:\w+_)?buf\d+\Z")
@@ -125,7 +125,7 @@ def _described(site: Site) -> str:
     name = site.op or site.kernel
     if site.subgraph:
         return f"{name} of {site.subgraph}"
-    return f"{name} in constant folding" if site.function == program.FOLDING else name
+    return f"{name} in constant folding" if site.function == program_graphs.FOLDING else name
 
 
 def _sources(analysis: Analysis, left_out: frozenset[str] = frozenset()) -> Mapping[str, str]:
@@ -165,19 +165,19 @@ def add_exported(package: LoweredModel, program_: LoweredModel, difference: str,
     """
     if program_.reference_file is None:
         return package
-    found = program.from_json(program_.reference_file.read_bytes())
+    found = program_graphs.from_json(program_.reference_file.read_bytes())
     if not found.exported:
         return package
     file = work / "joined_exported.json"
     failure = f"the package is not what the program is lowered to here: {difference}"
-    file.write_text(program.to_json(replace(found, graphs=(), failure=failure)))
+    file.write_text(program_graphs.to_json(replace(found, graphs=(), failure=failure)))
     return replace(package, exported_file=file)
 
 
 def write_renamed(reference: Path, names: Mapping[str, str], output: Path) -> Path:
     """Writes a reference whose buffers have the names of the package."""
-    found = program.from_json(reference.read_bytes())
-    output.write_text(program.to_json(renamed(found, names)))
+    found = program_graphs.from_json(reference.read_bytes())
+    output.write_text(program_graphs.to_json(renamed(found, names)))
     return output
 
 

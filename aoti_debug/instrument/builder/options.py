@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import free_space
+from aoti_debug.base.machine import exhaustion
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.frontend.protocol.messages import LeftOut
+from aoti_debug.package import recording_settings
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, extract, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.package.pt2.program_weights import bytes_of_weights
-from aoti_debug.package.recording import levels, site_filter
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.package.weights_file import LARGE, WeightsPlace
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def options_of(program: str | Path | ExportedProgram, settings: BuildSettings) -
         raise TypeError(f"build() got an unexpected keyword argument {name!r}")
     return BuildOptions(
         program=program,
-        level=levels.number(settings.get("level", 3)),
+        level=recording_settings.level_number(settings.get("level", 3)),
         filters=tuple(settings.get("filters", ())),
         modules=tuple(settings.get("modules", ())),
         lines=tuple(settings.get("lines", ())),
@@ -217,15 +217,15 @@ class CheckedOptions:
         if self.compiled is not None:
             size = path.stat().st_size
             unpacked = size - extract.bytes_appended(self.compiled, self.model)
-            free_space.require_disk([(work, unpacked), (output, size)], name, hint=_DISK_HINT)
+            exhaustion.require_disk([(work, unpacked), (output, size)], name, hint=_DISK_HINT)
             return
         weights = bytes_of_weights(path)
         is_inside = self.options.weights is WeightsPlace.INSIDE
         if is_inside:
             hint = f"--weights by-reference copies no weights; {_DISK_HINT}"
-            free_space.require_disk([(work, weights), (output, weights)], name, hint=hint)
+            exhaustion.require_disk([(work, weights), (output, weights)], name, hint=hint)
         hint = "--weights by-reference needs half of it" if is_inside else "lower the model on a larger machine"
-        free_space.require_memory(weights * (2 if is_inside else 1), name, hint=hint)
+        exhaustion.require_memory(weights * (2 if is_inside else 1), name, hint=hint)
 
 
 def check(options: BuildOptions) -> CheckedOptions:
@@ -235,8 +235,8 @@ def check(options: BuildOptions) -> CheckedOptions:
         UsageError: options contradict each other, or the output cannot be written.
         ArtifactError: a file is missing, damaged or of the wrong kind.
     """
-    levels.number(options.level)
-    site_filter.check_patterns(options.site_filter)
+    recording_settings.level_number(options.level)
+    recording_settings.check_patterns(options.site_filter)
     program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
     if isinstance(program, Artifact) and program.kind is not ArtifactKind.INSTRUMENTED:
         trust.require(program, trusted=options.user_code.trusted)

@@ -19,7 +19,8 @@ from aoti_debug.instrument.wrapper import model_variables, promised_layouts, pro
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
 from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
 from aoti_debug.instrument.wrapper.callees.operators import declared_shims, shim_operators
-from aoti_debug.package import manifest
+from aoti_debug.package import manifest, program_graphs
+from aoti_debug.package.argument_values import extent_elements
 from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import (
     Constant,
@@ -32,8 +33,6 @@ from aoti_debug.package.manifest import (
 )
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.pt2.program_weights import describe, stored_weights
-from aoti_debug.package.recording.values import extent_elements
-from aoti_debug.package.reference import program
 from aoti_debug.package.weights_file import LARGE, REFERRED, KernelMatch, WeightsFile
 
 
@@ -53,7 +52,7 @@ def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
     )
     if lowered.reference_file is None:
         return analysis
-    reference = program.from_json(lowered.reference_file.read_bytes())
+    reference = program_graphs.from_json(lowered.reference_file.read_bytes())
     return replace(analysis, sites=provenance.with_modules(analysis.sites, reference))
 
 

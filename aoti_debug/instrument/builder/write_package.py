@@ -15,11 +15,10 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
-from aoti_debug.package import manifest, weights_file
+from aoti_debug.package import manifest, program_graphs, weights_file
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import DAMAGED
 from aoti_debug.package.pt2.extract import FilePart, copy_part
-from aoti_debug.package.reference import program
 
 ROOT = "package"
 CHUNK = 1 << 20  # bytes
@@ -75,9 +74,9 @@ def write_instrumented(
         (archive.SIGNATURE_MEMBER, lowered.signature_file),
     ]
     if lowered.reference_file is not None:
-        extra.append((program.MEMBER, lowered.reference_file))
+        extra.append((program_graphs.MEMBER, lowered.reference_file))
     if lowered.exported_file is not None:
-        extra.append((program.EXPORTED_MEMBER, lowered.exported_file))
+        extra.append((program_graphs.EXPORTED_MEMBER, lowered.exported_file))
     if inputs is not None:
         extra.append((archive.INPUTS_MEMBER, inputs))
     if lowered.weights is not None:

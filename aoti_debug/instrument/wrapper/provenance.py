@@ -15,8 +15,8 @@ from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Form, ModelLine, Provenance, Role, Site
-from aoti_debug.package.recording.origins import is_users_kernel, own_frames
-from aoti_debug.package.reference.program import Graph, Reference
+from aoti_debug.package.origins import is_users_kernel, own_frames
+from aoti_debug.package.program_graphs import Graph, Reference
 
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
+from aoti_debug.package.argument_values import extent_elements
 from aoti_debug.package.inputs.input_files import Inputs, constant_value, unflatten
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.package.manifest import Arg, Form, Manifest, Role, Site
-from aoti_debug.package.recording.values import extent_elements
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ from typing import IO
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import free_space
+from aoti_debug.base.machine import exhaustion
 from aoti_debug.base.native import elf
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, UNTRUSTED_HINT, Artifact, member_begin, printable
 
@@ -97,7 +97,7 @@ def unpack(package: Artifact, model: str, directory: Path, *, left_out: str = ""
                 _check_name(package.path, info, prefix)
             infos = [info for info in infos if not left_out or not info.filename.endswith(left_out)]
             unpacked = sum(info.file_size for info in infos) - sum(part.size for part in _appended(archive, infos))
-            free_space.require_disk([(directory, unpacked)], f"unpacking {package.path}", hint=_SPACE_HINT)
+            exhaustion.require_disk([(directory, unpacked)], f"unpacking {package.path}", hint=_SPACE_HINT)
             appended: dict[str, FilePart] = {}
             for info in infos:
                 name = info.filename.removeprefix(prefix)

@@ -21,10 +21,10 @@ from aoti_debug.base import dtypes
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import elf
+from aoti_debug.package.argument_values import extent_elements
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, WEIGHTS_CONFIG, Artifact, member_begin
 from aoti_debug.package.pt2.kernel_hashes import ORIGINAL
-from aoti_debug.package.recording.values import extent_elements
 from aoti_debug.package.weights_file import PackedWeights, WeightsFile
 
 if TYPE_CHECKING:

@@ -1,6 +1,8 @@
 """Decides if the code in a `.pt2`, or in the record of a run, may be executed (docs/security.md).
 
-It may if this user made it here, or says that it is to be trusted.
+It may if this user made it here, or says that it is to be trusted. Remembered as well is where instrumented packages
+were built: a run whose package another program has loaded does not say it. That is one file for each manifest, which
+holds the path. A package may have been built again or be gone since: whoever asks compares its manifest.
 """
 
 from __future__ import annotations
@@ -18,13 +20,44 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache, user_directories
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.pt2 import package_places
 from aoti_debug.package.pt2.archive import DAMAGED, Artifact, ArtifactKind, printable, unreadable
 
 _ORIGIN = "user.xdg.origin.url"  # an attribute that browsers, wget and curl set on what they download
 _FOLDER = "made_here"
 _KEPT = 20_000
+_PLACES_FOLDER = "package_places"
+_KEPT_PLACES = 1000
+
+
+def remember_place(manifest_sha256: str, package: Path) -> None:
+    """Remembers the place of a package; without a private directory for it, nothing is remembered."""
+    state = user_directories.state()
+    if not user_directories.make_private(state):
+        return
+    folder = Path(state) / _PLACES_FOLDER
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        atomic_write.write(folder / manifest_sha256, str(package.resolve()))
+        _forget_oldest(folder, _KEPT_PLACES)
+
+
+def find_place(manifest_sha256: str) -> Path | None:
+    """The place where a package of this manifest was built last; None if that is not known, or nothing is there."""
+    try:
+        path = Path((Path(user_directories.state()) / _PLACES_FOLDER / manifest_sha256).read_text())
+    except (OSError, ValueError):
+        return None
+    return path if path.is_file() else None
+
+
+def _forget_oldest(folder: Path, kept: int) -> None:
+    """Deletes a quarter of the files of a folder that has more than are kept."""
+    names = os.listdir(folder)
+    if len(names) > kept:
+        for path in sorted((folder / name for name in names), key=lambda path: path.stat().st_mtime)[: kept // 4]:
+            path.unlink(missing_ok=True)
 
 
 def keep_hash(*parts: str) -> None:
@@ -32,10 +65,7 @@ def keep_hash(*parts: str) -> None:
     with contextlib.suppress(OSError, ToolchainError):
         folder = _directory()
         (folder / _name(parts)).touch(mode=0o600)
-        names = os.listdir(folder)
-        if len(names) > _KEPT:
-            for path in sorted((folder / name for name in names), key=lambda path: path.stat().st_mtime)[: _KEPT // 4]:
-                path.unlink(missing_ok=True)
+        _forget_oldest(folder, _KEPT)
 
 
 def knows(*parts: str) -> bool:
@@ -153,7 +183,7 @@ def remember_as(path: Path, content: Content) -> None:
     keep_hash("package", content.sha256)
     keep_hash("package file", *_identity(path))
     remember_run(content.manifest)
-    package_places.remember(content.manifest.sha256, path)
+    remember_place(content.manifest.sha256, path)
 
 
 def remember_run(manifest: Manifest, imports: Sequence[str] = (), libraries: Sequence[str] = ()) -> None:

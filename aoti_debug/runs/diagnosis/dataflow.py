@@ -13,8 +13,8 @@ from typing import NamedTuple
 from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Arg, Manifest, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
 

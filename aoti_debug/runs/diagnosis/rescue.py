@@ -11,7 +11,7 @@ from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.package.recording.values import Layout, Tensor
+from aoti_debug.package.argument_values import Layout, Tensor
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir import flight_recorder, rescued_tensors, run_directory
 from aoti_debug.runs.rundir.flight_recorder import FlightStatus, KeptLaunch, KeptTensor, Recording

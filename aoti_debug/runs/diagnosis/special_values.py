@@ -9,8 +9,8 @@ from enum import Enum
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import Kernel, Manifest, Role
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.kernel_source import result_slices
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.launch import Argument, Launch

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Manifest, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, Writer
 from aoti_debug.runs.diagnosis.special_values import (
     Measure,

@@ -11,9 +11,9 @@ from aoti_debug.base import dtypes, wording
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Role
-from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.dataflow import input_kind, model_name
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, NONFINITE, Finding, Place, place_of

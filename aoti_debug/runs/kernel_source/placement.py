@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.argument_values import unravel
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from aoti_debug.base.abi import CallKind
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Site
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 

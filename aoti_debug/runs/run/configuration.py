@@ -13,10 +13,10 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import current_rank
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.version import __version__
+from aoti_debug.package import recording_settings
 from aoti_debug.package.manifest import MEMBER, Manifest
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
-from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.protocol import InterposedLibraries, RunRequest
@@ -151,7 +151,7 @@ def level_given(options: RunOptions) -> int | None:
     if options.level is not None:
         return options.level
     given = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
-    known = {str(levels.written(level)): level.value for level in levels.LEVELS}
+    known = {str(recording_settings.written_level(level)): level.value for level in recording_settings.LEVELS}
     return known.get(given[0]) if given else None
 
 
@@ -212,7 +212,7 @@ def recording_variables(path: Path, options: RunOptions, level: int) -> dict[str
     jitter = None if options.threads is None else options.threads.jitter
     variables = {
         Variable.RUN: path,
-        Variable.LEVEL: None if options.level is None else levels.written(options.level),
+        Variable.LEVEL: None if options.level is None else recording_settings.written_level(options.level),
         Variable.FILTER: None if options.filters is None else ",".join(options.filters),
         Variable.MODULE: None if options.modules is None else ",".join(options.modules),
         Variable.LINE: None if options.lines is None else ",".join(options.lines),

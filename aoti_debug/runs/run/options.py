@@ -12,8 +12,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import current_rank
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.package.recording import levels, site_filter
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package import recording_settings
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.rundir import run_directory, watch_condition
 from aoti_debug.runs.rundir.threads_json import ThreadPlan, WeightUpdates
@@ -157,9 +157,11 @@ def check(options: RunOptions) -> None:
         ArtifactError: the inputs file does not exist, or is no file.
     """
     if options.level is not None:
-        levels.number(options.level)
-    if options.phase is not None and options.phase not in levels.PHASES:
-        raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(levels.PHASES)}")
+        recording_settings.level_number(options.level)
+    if options.phase is not None and options.phase not in recording_settings.PHASES:
+        raise UsageError(
+            f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(recording_settings.PHASES)}"
+        )
     if options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
     if options.timeout is not None and not options.timeout > 0:  # also for NaN
@@ -172,7 +174,7 @@ def check(options: RunOptions) -> None:
         raise UsageError("--poison needs --guards", hint="only buffers between guards are filled")
     if options.poison is not None and options.poison not in range(256):
         raise UsageError(f"{options.poison} is not a byte", hint="--poison takes two hexadecimal digits")
-    site_filter.check_patterns(options.site_filter)
+    recording_settings.check_patterns(options.site_filter)
     for watchpoint in options.watch:
         watch_condition.check(watchpoint)
     if options.on_hit:
@@ -188,9 +190,10 @@ def check(options: RunOptions) -> None:
         inspector.user_function(options.inspector).check()
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
-    if options.flight is not None and options.flight not in range(levels.MAX_FLIGHT + 1):
+    if options.flight is not None and options.flight not in range(recording_settings.MAX_FLIGHT + 1):
         raise UsageError(
-            f"--flight {options.flight} is out of range", hint=f"it takes a number from 0 to {levels.MAX_FLIGHT}"
+            f"--flight {options.flight} is out of range",
+            hint=f"it takes a number from 0 to {recording_settings.MAX_FLIGHT}",
         )
     if options.summaries is not None and options.summaries < 1:
         raise UsageError(f"--freq {options.summaries} is less than 1", hint="--freq takes a number from 1")
@@ -225,7 +228,7 @@ def words_of(options: RunOptions) -> tuple[str, ...]:
         "--inputs": options.inputs,
         "--random-inputs": options.random_inputs,
         "--model": options.model or None,
-        "--level": None if options.level is None else levels.written(options.level),
+        "--level": None if options.level is None else recording_settings.written_level(options.level),
         "--phase": options.phase,
         "--out": options.out,
         "--timeout": None if options.timeout is None else f"{options.timeout:g}",

@@ -15,11 +15,11 @@ from pathlib import Path
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import TargetError
-from aoti_debug.base.machine.files import free_space
+from aoti_debug.base.machine import exhaustion
 from aoti_debug.package import weights_file
 from aoti_debug.package.manifest import Form, Manifest
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, INPUTS_MEMBER, unreadable
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.package.weights_file import LARGE, REFERRED
 
 _SHARED = Path("/dev/shm")
@@ -53,16 +53,16 @@ def require(
     folder = f"{AOTINDUCTOR}{manifest.model}/"
     unpacked = sum(size for name, size in sizes.items() if name.startswith(folder))
     temporary = [(Path(environment["TMPDIR"]), unpacked)]
-    free_space.require_disk(temporary, what, hint="TMPDIR names a folder on another disk", reserved=0)
+    exhaustion.require_disk(temporary, what, hint="TMPDIR names a folder on another disk", reserved=0)
     shared = _flight_bytes(manifest, environment)
     if shared is not None and _SHARED.is_dir():
         hint = f"a smaller {Variable.FLIGHT_BYTES.value} keeps fewer inputs"
-        free_space.require_disk([(_SHARED, shared)], f"the flight recorder of {what}", hint=hint, reserved=0)
+        exhaustion.require_disk([(_SHARED, shared)], f"the flight recorder of {what}", hint=hint, reserved=0)
     if manifest.device == "cpu":  # what a GPU gets is read in parts
         members = (weights_file.MEMBER, *(() if inputs else (INPUTS_MEMBER,)))
         files = [path for path in (inputs, weights) if path is not None and path.suffix == ".pt"]
         read = sum(sizes.get(member, 0) for member in members) + sum(path.stat().st_size for path in files)
-        free_space.require_memory(read, what, hint="end other programs, or pass smaller inputs with --inputs")
+        exhaustion.require_memory(read, what, hint="end other programs, or pass smaller inputs with --inputs")
 
 
 def require_for_tensors(run: Path, package: Path, manifest: Manifest, environment: Mapping[str, str]) -> None:

@@ -20,10 +20,10 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.base.native import crash_stacks
+from aoti_debug.package import recording_settings
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import trust
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
-from aoti_debug.package.recording import site_filter
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, rescued
 from aoti_debug.runs.diagnosis.verdict import Verdict
@@ -95,7 +95,7 @@ def run(options: RunOptions, observer: Observer | None = None) -> RunResult:
 
 
 def _check_target(target: RunTarget, options: RunOptions) -> None:
-    site_filter.require_names(target.manifest, options.site_filter, str(options.package))
+    recording_settings.require_names(target.manifest, options.site_filter, str(options.package))
     if target.interposed is None:
         return
     given = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
-from aoti_debug.package.recording.values import Layout, extent_elements
+from aoti_debug.package.argument_values import Layout, extent_elements
 from aoti_debug.runs.rundir.formats import tensor_file_format
 
 if TYPE_CHECKING:

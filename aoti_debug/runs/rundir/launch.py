@@ -10,8 +10,8 @@ from typing import cast
 
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
-from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.runs.rundir.formats import journal_records
 from aoti_debug.runs.rundir.formats.journal_index import Seen, unpack
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, Record, TensorFile, TensorStats

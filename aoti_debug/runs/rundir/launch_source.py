@@ -8,8 +8,8 @@ from itertools import chain
 from operator import attrgetter
 
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.argument_values import Value
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.recording.values import Value
 from aoti_debug.runs.rundir.formats.journal import Journal
 from aoti_debug.runs.rundir.formats.journal_index import JournalIndex, Seen, unpack
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord, Record, TensorFile

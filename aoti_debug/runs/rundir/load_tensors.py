@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.argument_values import Tensor, extent_elements
 from aoti_debug.package.pt2.program_weights import mapped
-from aoti_debug.package.recording.values import Tensor, extent_elements
 from aoti_debug.runs.rundir.formats.stored_tensor import (
     AGAIN,
     FileLayout,

@@ -16,7 +16,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import MEMBER, Manifest
-from aoti_debug.package.pt2 import archive, package_places
+from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.rundir.run_json import LoadedFrom
 
@@ -54,7 +54,7 @@ def find(link: Path, manifest: Manifest, loaded_from: LoadedFrom | None = None) 
     run = link.parent.resolve()
     target = Path(os.readlink(link)) if link.is_symlink() else None
     named = () if target is None else _named(run, target.parts)
-    built = package_places.find(manifest.sha256)
+    built = trust.find_place(manifest.sha256)
     loaded = loaded_from or LoadedFrom("")
     shown = [path for path in map(Path, loaded.packages) if _is_same(path, manifest.sha256)]
     candidates = (*named, *_if_one(shown), *(() if built is None or shown else (built,)))

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
+from aoti_debug.package.argument_values import Layout, Value
 from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance
-from aoti_debug.package.recording.origins import frames, own_nodes
-from aoti_debug.package.recording.values import Layout, Value
+from aoti_debug.package.origins import frames, own_nodes
 from aoti_debug.runs.rundir.argument_statistics import HASH_ONLY, Measurer
 from aoti_debug.runs.rundir.launch import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -9,9 +9,9 @@ from typing import Any
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.package import recording_settings
+from aoti_debug.package.argument_values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.package.manifest import Arg, Form, Site
-from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
@@ -56,7 +56,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
             {
                 "id": str(call),
                 "thread": call.thread,
-                "level": levels.written(call.level),
+                "level": recording_settings.written_level(call.level),
                 "capturing": call.capturing,
                 "stream": hex(call.stream),
                 "ended": call.ended,
@@ -83,7 +83,7 @@ def _outcome(run: RunDir, verdict: Verdict | None, finding: Finding) -> dict[str
             "kind": info.exit.kind.value,
             "stage": info.exit.stage and info.exit.stage.value,
         },
-        "level": levels.written(run.level),
+        "level": recording_settings.written_level(run.level),
         "device": info.device,
         "torch_version": info.torch_version,
         "torch_settings": info.torch_settings,

@@ -11,10 +11,10 @@ from aoti_debug.base.abi import Level
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.terminal_cells import Column
+from aoti_debug.package import recording_settings
 from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Role
-from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.argument_statistics import Measurer
@@ -188,7 +188,7 @@ def header(run: RunDir, width: int, outputs: OutputValues | None = None) -> list
         if run.level == 0
         else "no journal was written"
     )
-    level = f"level {levels.written(run.level)}"
+    level = f"level {recording_settings.written_level(run.level)}"
     facts = [level, info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
     facts += torch_settings.described(info.torch_settings)
     if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):

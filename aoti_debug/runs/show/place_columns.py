@@ -9,7 +9,7 @@ from aoti_debug.base import terminal_cells
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.terminal_cells import Cell, Column
 from aoti_debug.package.manifest import Provenance
-from aoti_debug.package.recording.origins import containing
+from aoti_debug.package.origins import containing
 from aoti_debug.runs.show import text
 
 UNKNOWN = "-"

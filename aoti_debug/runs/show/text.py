@@ -6,8 +6,8 @@ from typing import Any
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
+from aoti_debug.package.argument_values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.package.manifest import Certainty, Provenance, Role
-from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.formats import stored_tensor
 from aoti_debug.runs.rundir.formats.statistics import Statistics

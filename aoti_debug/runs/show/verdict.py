@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aoti_debug.base import terminal_cells, wording
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import Certainty
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.launch import Launch

@@ -31,15 +31,9 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     part_text,
 )
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, ValueKey
-from aoti_debug.triage.build_failures.script_text import (
-    SCRIPT,
-    ModuleTensors,
-    compiler_text,
-    loading_text,
-    script_text,
-)
+from aoti_debug.triage.build_failures.script_text import SCRIPT, ModuleTensors, compiler_text, loading_text, script_text
 
 SIZE = 8  # of a symbolic size whose value is not known
 _NOWHERE = Recorded("", "", "")

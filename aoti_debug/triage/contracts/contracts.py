@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import InputMismatch
 from aoti_debug.instrument.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
+from aoti_debug.package.argument_values import Layout, Number, Tensor, extent_elements
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_size
 from aoti_debug.package.launch_traits import RunsOn, traits_of
 from aoti_debug.package.manifest import CType, Manifest, Promise
-from aoti_debug.package.recording.values import Layout, Number, Tensor, extent_elements
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name, kind_of_input, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.launch import Argument, Launch

@@ -11,10 +11,10 @@ from itertools import combinations
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.promised_layouts import UNKNOWN
+from aoti_debug.package.argument_values import Layout, Tensor
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Promise, Site
-from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, input_or_weight_name, model_name, span_of
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.launch import Argument, Launch

@@ -17,10 +17,10 @@ from aoti_debug.base import dtypes, wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.explain.culprit import Culprit, TimeOverError, UndecidedError, find_culprit
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.verdict import Verdict

@@ -12,9 +12,9 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Stack
 from aoti_debug.base.native.frames import StackFrame, short_name
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Manifest, Role, Site
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.diagnosis.findings import Place, place_of
 from aoti_debug.runs.diagnosis.rescue import InputBytes

@@ -18,8 +18,8 @@ from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.compiler import find_program
 from aoti_debug.base.machine.processes import child_process
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Kernel, Manifest, Role, Site
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.diagnosis.verdict_text import device_error

@@ -13,8 +13,8 @@ from dataclasses import replace
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Tensor, unravel
 from aoti_debug.package.manifest import Role
-from aoti_debug.package.recording.values import Tensor, unravel
 from aoti_debug.repro.evidence import Evidence, SeenAccess
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of

@@ -13,8 +13,8 @@ from enum import Enum
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Layout, Number
 from aoti_debug.package.manifest import Role
-from aoti_debug.package.recording.values import Layout, Number
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, span_of
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.formats.journal_records import TensorStats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.protocol.request import InputTensor, Region
-from aoti_debug.package.reference.program import ValueKey
+from aoti_debug.package.program_graphs import ValueKey
 
 REFERENCE, REGION, VALUES = "reference.json", "region.json", "values.jsonl"  # in the folder of a start
 

@@ -21,13 +21,13 @@ from aoti_debug.compare.fx_repro.script_text import describe
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.region_values import region_inputs
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.package import program_graphs
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs import signature as signatures
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.printing import print_operator
+from aoti_debug.package.program_graphs import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.package.pt2 import archive, load_program
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.triage.minify.eager_request import END, REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def _compute(request: EvaluateRequest) -> None:
     folder = Path(request.folder)
     if request.region is None:
         reference, region, known = of_file(request.program, request.inputs)
-        (folder / REFERENCE).write_text(program.to_json(reference))
+        (folder / REFERENCE).write_text(program_graphs.to_json(reference))
         (folder / REGION).write_text(json_data.to_text(region))
     else:
         region = request.region
-        reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
+        reference = program_graphs.from_json(archive.inspect(request.package).read(program_graphs.MEMBER))
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
     symbols = Symbols(known=region.symbols)

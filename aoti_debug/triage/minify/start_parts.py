@@ -17,8 +17,8 @@ from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.compare.fx_repro.fx_repro import recorded_region
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -140,7 +140,7 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
     lines = values_of(values)
     if request.region is not None and reference is not None:
         return Start(name, reference, request.region, lines, folder, request.device, code < 0)
-    whole = program.from_json((folder / REFERENCE).read_bytes())
+    whole = program_graphs.from_json((folder / REFERENCE).read_bytes())
     region = json_data.parse(Region, (folder / REGION).read_bytes())
     return Start(name, whole, region, lines, folder, request.device, code < 0)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording.values import Number, unravel
+from aoti_debug.package.argument_values import Number, unravel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.special_values import INFINITE, Special, intended_signs

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
-from aoti_debug.package.recording.values import Number, unravel
+from aoti_debug.package.argument_values import Number, unravel
 from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.launch import Argument, Launch

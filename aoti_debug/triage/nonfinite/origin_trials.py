@@ -14,7 +14,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.diagnosis.trace_roots import RootKind
 from aoti_debug.runs.rundir.run_directory import RunDir

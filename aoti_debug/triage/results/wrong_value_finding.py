@@ -35,9 +35,9 @@ from aoti_debug.compare.text import (
     state_text,
     values_text,
 )
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.package.recording.values import unravel
-from aoti_debug.package.reference.program import MEMBER_OF, MODEL, Graph, Node, returned_nodes
+from aoti_debug.package.program_graphs import MEMBER_OF, MODEL, Graph, Node, returned_nodes
 from aoti_debug.runs.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.runs.rundir.launch import Launch
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording import origins
+from aoti_debug.package import origins
 from aoti_debug.runs.rundir import watch_condition
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.watch_condition import Condition, ConditionError, Quantity

@@ -15,7 +15,7 @@ from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.package.manifest import Certainty, Provenance
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.call_text.call import Call
 

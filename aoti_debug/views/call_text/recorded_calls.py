@@ -9,10 +9,10 @@ from typing import Any
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.argument_values import Absent, Number, Tensor
 from aoti_debug.package.manifest import Form, Manifest, OperatorSchema, Parameter, Role, Site
-from aoti_debug.package.recording.origins import own_nodes
-from aoti_debug.package.recording.values import Absent, Number, Tensor
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in
+from aoti_debug.package.origins import own_nodes
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, TensorType, nodes_in
 from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.reference.program import Graph, Node, NodeKind
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind
 
 _SAME_VALUE = frozenset(
     (

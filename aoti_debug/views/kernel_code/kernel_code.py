@@ -19,8 +19,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache, compiler
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Kernel, Provenance
+from aoti_debug.package.program_graphs import Reference
 from aoti_debug.package.pt2.trust import TRUST_HINT
-from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro.recorded_launch import kernel_binary
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel, Manifest, ModelLine, Site
-from aoti_debug.package.recording.origins import own_nodes
-from aoti_debug.package.reference.program import Graph, Reference
+from aoti_debug.package.origins import own_nodes
+from aoti_debug.package.program_graphs import Graph, Reference
 from aoti_debug.runs.kernel_source.arithmetic import Statement
 from aoti_debug.runs.kernel_source.result_slices import kernel_slices, statements
 from aoti_debug.views.kernel_code.expression_values import NUMBER, UNKNOWN, CodeValue, ExpressionValues, GraphValues

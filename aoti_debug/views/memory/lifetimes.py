@@ -14,9 +14,9 @@ from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax import lexer
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, entry_points
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Allocation, Form, Manifest
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -11,7 +11,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.compare.modules import TIME_LEGEND
-from aoti_debug.package.recording.origins import common_module, containing
+from aoti_debug.package.origins import common_module, containing
 from aoti_debug.runs.show import text
 from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Bound

@@ -10,11 +10,11 @@ from typing import Any
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.diff_runs import pair_runs
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.package.manifest import Manifest, Site
-from aoti_debug.package.recording.origins import own_nodes
-from aoti_debug.package.recording.values import Number
-from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType
+from aoti_debug.package.origins import own_nodes
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.profile.roofline import Work, moved

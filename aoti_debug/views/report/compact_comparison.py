@@ -15,7 +15,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.modules import WHOLE
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
-from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.views.report.compact_launches import Table
 from aoti_debug.views.report.redaction import Redaction
 

@@ -20,8 +20,8 @@ from aoti_debug.compare.diff.element_difference import element_sizes
 from aoti_debug.compare.diff.pairs import PairRelation
 from aoti_debug.compare.diff.text import OUTCOMES, explanation_text
 from aoti_debug.compare.protocol.measurement import ErrorSpread
+from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.manifest import Site
-from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

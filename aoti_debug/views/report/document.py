@@ -10,9 +10,9 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Level
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.comparison import BAD, Comparison
+from aoti_debug.package import recording_settings
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.diagnosis import findings, suggested_commands
 from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
 from aoti_debug.runs.diagnosis.verdict import Verdict
@@ -164,7 +164,7 @@ def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:
         "name": run.path.name,
         "state": run.state.text,
         "detail": redaction.redact(info.exit.detail),
-        "level": levels.written(run.level),
+        "level": recording_settings.written_level(run.level),
         "device": run.manifest.device,
         "filters": str(SiteFilter(info.filters, info.module_filters, info.line_filters)),
         "started": info.started,

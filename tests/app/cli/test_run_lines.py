@@ -6,7 +6,7 @@ import pytest
 
 from aoti_debug.app.cli.run_lines import summary, unmatched_warning
 from aoti_debug.base import terminal_cells
-from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
+from aoti_debug.package.recording_settings import SiteFilter, unmatched
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run.runner import RunResult
 from tests.factories import make_manifest, site

@@ -15,7 +15,7 @@ from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.pairs import PairedBy, PairRelation
 from aoti_debug.compare.diff.text import diff_lines, verdict
-from aoti_debug.package.reference.program import Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import Node, NodeKind, TensorType
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from tests.compare.chains import attach, chain, reference

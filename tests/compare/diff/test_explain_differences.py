@@ -21,7 +21,7 @@ from aoti_debug.compare.diff.difference import Diff, DiffCause
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.explain_differences import explain_differences
 from aoti_debug.compare.diff.text import diff_lines
-from aoti_debug.package.reference.program import Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import Node, NodeKind, TensorType
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.report.diff_page import diff_page

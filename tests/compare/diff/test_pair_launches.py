@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from aoti_debug.compare.diff.pair_launches import Expressions
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, ValueKey
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, ValueKey
 
 
 def graph(*nodes: Node) -> Graph:

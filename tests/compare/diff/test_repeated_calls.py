@@ -25,7 +25,7 @@ from aoti_debug.compare.diff.repeated_calls import (
 )
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.manifest import Kind, Role
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.compare.chains import attach, chain

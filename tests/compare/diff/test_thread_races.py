@@ -11,8 +11,8 @@ import pytest
 from aoti_debug.compare.bisect.threads_text import race_lines, races_document, unsearched
 from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.thread_races import Meanwhile, ThreadRace
+from aoti_debug.package.argument_values import Absent, Tensor
 from aoti_debug.package.manifest import Arg, Constant, Form, Kind, Manifest, Role
-from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.package.stream_order import StreamOrder
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests import factories

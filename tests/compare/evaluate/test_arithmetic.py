@@ -13,7 +13,7 @@ from aoti_debug.compare.evaluate import arithmetic
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, Narrow, WideValues
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.worker.region_values import perturbed
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from tests.compare.anonymous_memory import growth
 
 

@@ -13,8 +13,8 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.protocol.request import ProgramRun
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import (
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import (
     FORMAT,
     MODEL,
     SEVERAL_SEEDS,
@@ -44,7 +44,7 @@ def drawing(index: int, maker: str = "seeds") -> tuple[Node, Node]:
 
 def numbers(*nodes: Node) -> DrawnNumbers:
     reference = Reference(FORMAT, torch.__version__, (Graph("", MODEL, nodes, ()),))
-    made = {ValueKey(n.name): SEEDS for n in nodes if n.target in program.SEEDS}
+    made = {ValueKey(n.name): SEEDS for n in nodes if n.target in program_graphs.SEEDS}
     return DrawnNumbers(reference, made, Arithmetic.EAGER, "cpu")
 
 

@@ -13,16 +13,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.measure.choices import Choice, equal_choices, other_choice
-from aoti_debug.package.reference.program import (
-    FORMAT,
-    MODEL,
-    Graph,
-    Node,
-    NodeKind,
-    Reference,
-    TensorType,
-    ValueKey,
-)
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 
 def typed(dtype: str, *shape: int) -> tuple[TensorType, ...]:

@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
 from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError, RefusedError
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 
 CALLS = 3
 EAGER = Arithmetic.EAGER

@@ -21,7 +21,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.package.reference.program import MODEL, NodeKind, ValueKey
+from aoti_debug.package.program_graphs import MODEL, NodeKind, ValueKey
 
 
 @torch.library.custom_op("test_higher_order::accumulate", mutates_args={"x"})

@@ -11,7 +11,7 @@ from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise, moved
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.package.reference.program import Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import Node, NodeKind, TensorType
 
 
 def call(target: str, dtype: str = "float32", mutates: tuple[str, ...] = ()) -> Node:

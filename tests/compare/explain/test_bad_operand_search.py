@@ -10,7 +10,7 @@ import torch
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.protocol.bad_elements import BadOperand, BadSource, Computed, Operand
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 INDEX = torch.tensor([[0, 3], [1, 9]])
 TABLE = torch.zeros(4, 5)

@@ -12,7 +12,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.explain.element_trace import ElementTrace
 from aoti_debug.compare.protocol.bad_elements import Made, Operand
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.triage.investigation import graph_trace
 
 INF = {"float": "-inf"}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.explain.variants import variants
-from aoti_debug.package.reference.program import Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import Node, NodeKind, TensorType
 
 
 def values(target: str, *args: Any, **kwargs: Any) -> dict[str, Any]:

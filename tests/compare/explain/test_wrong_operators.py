@@ -12,7 +12,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.explain.wrong_operators import WrittenOutput, WrongOperators
 from aoti_debug.compare.protocol.measurement import Explanation
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 FLOATS = (TensorType("float32", "cpu", ("8", "32"), ("32", "1")),)
 

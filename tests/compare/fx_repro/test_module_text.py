@@ -18,16 +18,7 @@ from aoti_debug.compare.fx_repro.module_text import ModuleText, in_full, module_
 from aoti_debug.compare.fx_repro.script_text import launcher_text, script_text
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.reference.program import (
-    FORMAT,
-    MODEL,
-    Graph,
-    Node,
-    NodeKind,
-    Reference,
-    TensorType,
-    ValueKey,
-)
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 GOLDEN = Path(__file__).parent / "golden"
 FLOAT = TensorType("float32", "cpu", ("4", "s0"), ("s0", "1"))

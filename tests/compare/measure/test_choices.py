@@ -13,7 +13,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.measure.choices import Choice, choice_range, equal_choices, may_choose, other_choice
 from aoti_debug.compare.measure.evaluated import Evaluated
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 
 def test_only_elements_that_depend_on_a_choice_are_judged_by_the_range() -> None:

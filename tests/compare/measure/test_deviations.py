@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from aoti_debug.compare.measure.deviations import deviating, is_one_step, is_rounded_to_integers, is_suspicious
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, TensorType
 
 torch.manual_seed(0)
 EXACT = torch.randn(64, 64, dtype=torch.float64)

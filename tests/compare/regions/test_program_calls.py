@@ -12,7 +12,7 @@ from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.protocol.request import ExportedRun, GivenTensors
 from aoti_debug.compare.regions.program_calls import exported_run
 from aoti_debug.compare.regions.regions import find_regions
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.rundir.load_tensors import load_file
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.compare.chains import KIND

@@ -10,7 +10,7 @@ import torch
 
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.package.manifest import Kind
-from aoti_debug.package.reference.program import (
+from aoti_debug.package.program_graphs import (
     FORMAT,
     HIGHER_ORDER,
     MEMBER_OF,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from aoti_debug.compare.regions.regions import Regions, find_region, find_regions
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import NodeKind, Reference, ValueKey
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 Runs = Callable[[str], RunDir]
@@ -17,7 +17,7 @@ Runs = Callable[[str], RunDir]
 
 def reference_of(run: RunDir) -> Reference:
     assert run.package is not None
-    return program.from_json(archive.inspect(run.package).read(program.MEMBER))
+    return program_graphs.from_json(archive.inspect(run.package).read(program_graphs.MEMBER))
 
 
 def regions_of(run: RunDir) -> Regions:
@@ -39,10 +39,10 @@ def test_the_reference_of_a_model(saved: Runs) -> None:
 
 def test_constant_folding_has_a_graph_of_its_own(saved: Runs) -> None:
     reference = reference_of(saved("fold"))
-    assert {graph.function for graph in reference.graphs} == {program.MODEL, program.FOLDING}
+    assert {graph.function for graph in reference.graphs} == {program_graphs.MODEL, program_graphs.FOLDING}
     regions = regions_of(saved("fold"))
     assert regions.uncovered == ()
-    assert {region.function for region in regions.regions} == {program.MODEL, program.FOLDING}
+    assert {region.function for region in regions.regions} == {program_graphs.MODEL, program_graphs.FOLDING}
 
 
 @pytest.mark.parametrize("name", ["control", "custom", "fold", "half", "attention", "views", "blocks", "planned"])

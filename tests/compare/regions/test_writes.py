@@ -8,7 +8,7 @@ import pytest
 
 from aoti_debug.compare.regions.writes import LastWrites, begins_with_a_store, buffer_strides, stores_to
 from aoti_debug.package.manifest import Kernel, Manifest, Promise
-from aoti_debug.package.reference.program import FOLDING
+from aoti_debug.package.program_graphs import FOLDING
 from aoti_debug.runs.diagnosis.dataflow import ByteRange
 
 HEAD = 'extern "C" void cpp_fused_add_0(float* in_out_ptr0,\n const float* in_ptr0)\n{\n'

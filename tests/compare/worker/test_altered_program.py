@@ -18,7 +18,7 @@ from aoti_debug.compare.protocol.messages import message_line, read_message
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
 from aoti_debug.compare.suspects import alteration_of
 from aoti_debug.compare.worker.altered_program import Fingerprints, WrongOutput, altered_program, fingerprint
-from aoti_debug.package.reference.program import (
+from aoti_debug.package.program_graphs import (
     EXPORTED,
     FORMAT,
     MODEL,

@@ -16,7 +16,7 @@ from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.region import RegionEvaluator
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from tests import saved_tensors
 
 X, Y = {"node": "x"}, {"node": "y"}

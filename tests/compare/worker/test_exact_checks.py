@@ -23,7 +23,7 @@ from aoti_debug.compare.protocol.request import (
 from aoti_debug.compare.text import state_text
 from aoti_debug.compare.worker import exact_checks
 from aoti_debug.compare.worker.exact_checks import misreturned, other_weights
-from aoti_debug.package.reference.program import (
+from aoti_debug.package.program_graphs import (
     EXPORTED,
     FORMAT,
     MODEL,

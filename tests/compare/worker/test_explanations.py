@@ -10,7 +10,7 @@ from aoti_debug.compare.protocol.measurement import Explanation
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.explanations import Blamed, Rounding, WrittenValue, decisive_rounding, explanations_of
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 FLOATS = (TensorType("float32", "cpu", ("8", "32"), ("32", "1")),)
 GRAPH = Graph(

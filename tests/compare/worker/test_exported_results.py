@@ -17,13 +17,7 @@ from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.measure.state_change import lost_change
 from aoti_debug.compare.protocol.bad_elements import InputElement, Refusal
-from aoti_debug.compare.protocol.measurement import (
-    Advance,
-    ExportedOutputs,
-    FaultyOutput,
-    StateChange,
-    StatesFailure,
-)
+from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, FaultyOutput, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import (
     CallStates,
     CompareRequest,
@@ -41,7 +35,7 @@ from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGrap
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.manifest import Constant
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from tests import saved_tensors
 from tests.factories import make_manifest

@@ -11,8 +11,8 @@ from aoti_debug.compare.protocol.measurement import Inherited
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, Recorded, Region
 from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.compare.worker.region import RegionEvaluator
-from aoti_debug.package.recording.values import Layout
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.argument_values import Layout
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir.formats import tensor_file_format
 from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT

@@ -13,7 +13,7 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, ProgramState, Recorded
 from aoti_debug.compare.worker.lowered_program import evaluate_program
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.runs.run.saved_outputs import write_tensor
 
 KIND = (TensorType("float32", "cpu", ("4",), ("1",)),)

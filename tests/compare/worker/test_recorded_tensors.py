@@ -8,7 +8,7 @@ import torch
 from aoti_debug.compare.protocol.request import KnownValue, Recorded
 from aoti_debug.compare.worker import recorded_tensors
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, ValueKey
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, ValueKey
 from tests import saved_tensors
 
 GRAPH = Graph("", MODEL, (Node("add", NodeKind.CALL, "aten.add.Tensor"),), ())

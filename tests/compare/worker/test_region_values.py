@@ -20,7 +20,7 @@ from aoti_debug.compare.worker.region_values import (
     region_inputs,
 )
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from tests import saved_tensors
 
 WHOLE = torch.arange(12.0).reshape(3, 4)

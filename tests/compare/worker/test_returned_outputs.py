@@ -18,7 +18,7 @@ from aoti_debug.compare.worker import returned_outputs
 from aoti_debug.compare.worker.altered_program import WrongOutput
 from aoti_debug.compare.worker.exported_program import undefined_results
 from aoti_debug.compare.worker.returned_outputs import LeftOpen, keeps_choices, left_open, undecided
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from tests.compare.evaluate.test_exported_calls import calls, exported
 

@@ -10,7 +10,7 @@ import torch
 
 from aoti_debug.compare.protocol.request import KnownValue, Recorded
 from aoti_debug.compare.worker.main import threads_for
-from aoti_debug.package.reference.program import ValueKey
+from aoti_debug.package.program_graphs import ValueKey
 
 USUAL = 3
 

@@ -16,7 +16,7 @@ from aoti_debug.instrument.builder.join_program import (
 )
 from aoti_debug.instrument.wrapper.analysis import Analysis
 from aoti_debug.package.manifest import Arg, Certainty, Kernel, Kind, PackageOrigin, Promise, Provenance, Role, Site
-from aoti_debug.package.reference.program import FORMAT, MODEL, BufferValue, Graph, Reference
+from aoti_debug.package.program_graphs import FORMAT, MODEL, BufferValue, Graph, Reference
 from tests.factories import arg, make_manifest, site
 
 

@@ -11,7 +11,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import options as build_options
 from aoti_debug.instrument.builder.options import BuildOptions, BuildSettings, check, options_of
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.package.weights_file import WeightsPlace
 from tests import archives
 

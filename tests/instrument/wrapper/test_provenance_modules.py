@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from aoti_debug.instrument.wrapper.provenance import with_modules
 from aoti_debug.package.manifest import Certainty, Provenance, Role, Site
-from aoti_debug.package.reference.program import FORMAT, BufferValue, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import FORMAT, BufferValue, Graph, Node, NodeKind, Reference
 from tests.factories import arg, site
 
 

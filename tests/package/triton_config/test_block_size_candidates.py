@@ -8,8 +8,7 @@ import pytest
 from torch._inductor.runtime import triton_heuristics
 from torch._inductor.runtime.hints import DeviceProperties, ReductionHint
 
-from aoti_debug.package.triton_config.decorator import Heuristic
-from aoti_debug.package.triton_config.infer import LARGEST, MAX_CONFIGS, likely_block_sizes
+from aoti_debug.package.triton_config import LARGEST, MAX_CONFIGS, Heuristic, likely_block_sizes
 
 HOPPER = DeviceProperties(
     type="cuda",

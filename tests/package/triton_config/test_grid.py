@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.package.triton_config.infer import block_sizes
+from aoti_debug.package.triton_config import block_sizes
 from tests.compiled_triton import written
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.abi import LaunchFlag, Phase
+from aoti_debug.package.argument_values import Absent, Tensor
 from aoti_debug.package.manifest import Constant, Manifest, Role
-from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.runs.diagnosis.dataflow import (
     ByteRange,
     Dataflow,

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from aoti_debug.base.abi import CallKind, Phase, StatsFlag
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Allocation, Arg, Constant, Role, Site
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.special_values import Occurrence, Special
 from aoti_debug.runs.diagnosis.trace_roots import ResultOperands, Root, RootKind, RootSearch

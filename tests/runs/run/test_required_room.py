@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.errors import ArtifactError, TargetError
-from aoti_debug.base.machine.files import free_space
+from aoti_debug.base.machine import exhaustion
 from aoti_debug.package.manifest import Constant, Form, Manifest, Promise
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.package.weights_file import PackedWeights, WeightsFile
 from aoti_debug.runs.run import required_room
 from tests import archives
@@ -46,7 +46,7 @@ def require(package: Artifact, of: Manifest, variables: dict[str, str] | None = 
 
 def free(monkeypatch: pytest.MonkeyPatch, *, disk: int = 1 << 40, memory: int = 1 << 40) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: DiskUsage(0, 0, disk))
-    monkeypatch.setattr(free_space, "_free_memory", lambda: memory)
+    monkeypatch.setattr(exhaustion, "_free_memory", lambda: memory)
 
 
 def refused(package: Artifact, of: Manifest, variables: dict[str, str] | None = None, **files: Path) -> TargetError:

@@ -8,8 +8,8 @@ import pytest
 
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import CType, Role
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.rundir import timeline
 from aoti_debug.runs.rundir.formats import journal as journal_module
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey

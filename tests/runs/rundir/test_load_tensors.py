@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.package.recording.values import Layout, Tensor
+from aoti_debug.package.argument_values import Layout, Tensor
 from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout

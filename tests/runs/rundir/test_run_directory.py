@@ -13,8 +13,8 @@ import pytest
 from aoti_debug.base import abi
 from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
 from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.package.argument_values import Absent, Number
 from aoti_debug.package.manifest import CType, Form, Role
-from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.runs.rundir import breadcrumbs
 from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir.formats import shared_files

@@ -11,7 +11,7 @@ import pytest
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package import manifest as manifests
-from aoti_debug.package.pt2 import package_places
+from aoti_debug.package.pt2 import trust
 from aoti_debug.runs.rundir import run_directory as run_directories
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import EMBEDDED, LoadedFrom
@@ -52,7 +52,7 @@ def test_a_run_of_another_program_finds_the_package_where_it_was_built(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     run = run_in(tmp_path, host=EMBEDDED)
     package = package_of(run, tmp_path / "elsewhere/m.pt2")
-    package_places.remember(PACKAGE.sha256, package)
+    trust.remember_place(PACKAGE.sha256, package)
     assert open_run(run).required_package == package
     archives.write(package, {**archives.PACKAGE, manifests.MEMBER: b"{}"})
     assert "has its manifest" in problem_of(run)

@@ -6,8 +6,8 @@ import pytest
 
 from aoti_debug.base.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, Phase, StatsFlag
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.argument_values import Absent, Number, Tensor
 from aoti_debug.package.manifest import CType, Form, Role
-from aoti_debug.package.recording.values import Absent, Number, Tensor
 from aoti_debug.runs.rundir.launch import Argument, GridArgument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.timeline import Timeline

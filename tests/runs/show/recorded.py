@@ -6,8 +6,8 @@ import struct
 from pathlib import Path
 
 from aoti_debug.base.abi import CallFlag, FaultDomain, Level, NoteCode, Phase, StatsFlag
+from aoti_debug.package.argument_values import Absent, Number
 from aoti_debug.package.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
-from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories

@@ -6,8 +6,8 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
+from aoti_debug.package.argument_values import Absent
 from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance, Role
-from aoti_debug.package.recording.values import Absent
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.show.detail import detail
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.abi import CallKind, Phase
+from aoti_debug.package.argument_values import Absent, Number
 from aoti_debug.package.manifest import Certainty, CType, Form, Kind, Role
-from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.argument_statistics import Measurer

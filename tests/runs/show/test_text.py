@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from aoti_debug.base import terminal_cells
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.argument_values import Absent, Number, Value
 from aoti_debug.package.manifest import Certainty, CType, ModelLine, Provenance, Role
-from aoti_debug.package.recording.values import Absent, Number, Value
 from aoti_debug.runs.rundir.argument_statistics import HASH_ONLY, Measurer, PhaseStatistics
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run

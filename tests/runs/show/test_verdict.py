@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.native import crash_stacks
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import CType, Form, Kind, Role
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, TensorType
 from aoti_debug.triage.build_failures import proof_script
 from tests.compare.chains import KIND
 from tests.triage.build_failures import failures

@@ -10,8 +10,8 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.package import manifest as manifests
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import Certainty, CType, Manifest, ModelLine, Promise, Provenance
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, Finding
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines

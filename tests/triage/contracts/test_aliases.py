@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.package.argument_values import Absent, Tensor
 from aoti_debug.package.manifest import Arg, Form, Kind, Role, Site
-from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import layouts

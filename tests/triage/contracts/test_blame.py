@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.package.argument_values import Absent, Tensor
 from aoti_debug.package.manifest import Form, Kind, Role
-from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run

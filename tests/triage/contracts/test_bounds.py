@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Kind
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import contracts
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import InputMismatch, Mismatch
+from aoti_debug.package.argument_values import Absent, Number, Tensor
 from aoti_debug.package.manifest import (
     Constant,
     CType,
@@ -21,7 +22,6 @@ from aoti_debug.package.manifest import (
     Promise,
     Role,
 )
-from aoti_debug.package.recording.values import Absent, Number, Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run

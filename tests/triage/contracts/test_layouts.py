@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.instrument.wrapper.promised_layouts import UNKNOWN
+from aoti_debug.package.argument_values import Layout
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.manifest import Kind, Promise, Role
-from aoti_debug.package.recording.values import Layout
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import layouts
 from aoti_debug.triage.contracts.layouts import Devices, Promised

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Kind, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts.contracts import consequence
 from aoti_debug.triage.contracts.layouts import Promised

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import CType, Form, Kernel, KernelParam, Kind, Role
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts.specialisation import BrokenAssumption, Specialisations
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor

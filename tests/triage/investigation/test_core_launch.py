@@ -10,8 +10,8 @@ import pytest
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Stack
 from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Kind, Manifest, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.abi import NoteCode
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Allocation, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.compare.protocol.request import InputTensor, KnownValue, Recorded, Region
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.triage.minify.eager_request import END, EagerValue
 from aoti_debug.triage.minify.start_parts import Start
 from tests.compare import chains

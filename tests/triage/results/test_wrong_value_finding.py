@@ -21,7 +21,7 @@ from aoti_debug.compare.protocol.measurement import Advance, Element, Measuremen
 from aoti_debug.compare.suspects import Alteration, LostOperator, OverwritingOperator, Suspect, UndefinedOperator
 from aoti_debug.compare.text import output_lines
 from aoti_debug.package.manifest import Certainty, Kind, ModelLine, PackageOrigin, Provenance
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Place
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value

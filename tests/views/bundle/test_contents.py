@@ -14,9 +14,9 @@ import torch
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.compare import stored_comparison
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import CType
 from aoti_debug.package.pt2 import program_weights, trust
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Place
 from aoti_debug.runs.rundir.argument_statistics import Measurer

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.package.argument_values import Number, Value
 from aoti_debug.package.manifest import CType, Form, OperatorSchema, Parameter, ProxyArgument, Role
-from aoti_debug.package.recording.values import Number, Value
 from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.call_text.recorded_calls import RecordedCalls, argument_texts, operator_name

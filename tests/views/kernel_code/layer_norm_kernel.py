@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aoti_debug.package.manifest import Arg, Certainty, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role, Site
-from aoti_debug.package.reference.program import FORMAT, MODEL, BufferValue, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import FORMAT, MODEL, BufferValue, Graph, Node, NodeKind, Reference
 from tests.factories import arg, make_manifest, site
 
 NAME = "triton_per_fused_add_native_layer_norm_0"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aoti_debug.compare.compare_run import reference_of
-from aoti_debug.package.reference.program import Reference
+from aoti_debug.package.program_graphs import Reference
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.kernel_code.line_origins import LineOrigin, line_origins
 from tests.views.kernel_code import layer_norm_kernel as triton

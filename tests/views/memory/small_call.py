@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Allocation, Constant, Kind, Role
-from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.memory.lifetimes import HandleEvent, HandleUse
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor

@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind, TensorType
 from aoti_debug.views.profile.site_work import work_of
 
 

@@ -17,8 +17,8 @@ from aoti_debug.compare.measure.evaluated import spread_of
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Element, Measurement
 from aoti_debug.compare.suspects import Suspect
+from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
-from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage

@@ -15,8 +15,7 @@ from aoti_debug.app.cli.run_lines import unmatched_warning, unmatched_watch_warn
 from aoti_debug.base import terminal_cells
 from aoti_debug.base.abi import Level, Variable
 from aoti_debug.base.errors import TargetError, UsageError
-from aoti_debug.package import manifest
-from aoti_debug.package.recording import levels, site_filter
+from aoti_debug.package import manifest, recording_settings
 from aoti_debug.runs.run import configuration, running_process
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.options import RunOptions, Shown
@@ -38,7 +37,7 @@ _PENDING = {
     "--level",
     metavar="LEVEL",
     type=options.LevelType(),
-    help=f"{levels.MEANINGS}; 0 ends the recording.  [default: the level in force, 3 if that is 0]",
+    help=f"{recording_settings.MEANINGS}; 0 ends the recording.  [default: the level in force, 3 if that is 0]",
 )
 @recorded_values
 @watchpoints
@@ -104,7 +103,7 @@ def _settings(chosen: RunOptions, level: int, out: Path | None) -> dict[str, str
     given = chosen.level if chosen.level is not None else (level or Level.NAMES.value)
     settings = configuration.recording_variables(Path(), chosen, given)
     del settings[Variable.BACKTRACE.value]  # the process keeps its signal handlers
-    settings |= {Variable.RUN.value: "", Variable.LEVEL.value: str(levels.written(given))}
+    settings |= {Variable.RUN.value: "", Variable.LEVEL.value: str(recording_settings.written_level(given))}
     return settings | ({} if out is None else {Variable.DIR.value: str(out.resolve())})
 
 
@@ -129,11 +128,11 @@ def attached_lines(pid: int, before: Sequence[PackageState], after: Sequence[Pac
     """Describes the outcome of a request: a line for each package, and one for each run that has begun."""
     lines = []
     for old, new in zip(before, after, strict=True):
-        level = levels.written(old.level)
+        level = recording_settings.written_level(old.level)
         if not _is_settled(new):
             lines += terminal_cells.wrapped(f"{new.model} in process {pid}: still level {level}", columns)
             continue
-        change = f"level {level} until now, {levels.written(new.level)} from now on"
+        change = f"level {level} until now, {recording_settings.written_level(new.level)} from now on"
         lines += terminal_cells.wrapped(f"{new.model} in process {pid}: {change}", columns)
         if new.run_directory is not None:
             lines += terminal_cells.wrapped(f"recording in {new.run_directory}", columns, "  ")
@@ -148,8 +147,8 @@ def document(pid: int, before: Sequence[PackageState], after: Sequence[PackageSt
         {
             "model": new.model,
             "library": str(new.library),
-            "level_before": levels.written(old.level),
-            "level": levels.written(new.level),
+            "level_before": recording_settings.written_level(old.level),
+            "level": recording_settings.written_level(new.level),
             "in_force": _is_settled(new),
             "pending": None if _is_settled(new) else _PENDING[new.delay],
             "run": None if new.run_directory is None else str(new.run_directory),
@@ -165,5 +164,5 @@ def _warn(chosen: RunOptions, states: Sequence[PackageState]) -> None:
         if state.run_directory is None or not _is_settled(state):
             continue
         package = manifest.from_json((state.run_directory / run_directory.MANIFEST).read_bytes())
-        print_lines(unmatched_warning(site_filter.unmatched(package, chosen.site_filter)), err=True)
+        print_lines(unmatched_warning(recording_settings.unmatched(package, chosen.site_filter)), err=True)
         print_lines(unmatched_watch_warning(package, watch_condition.unmatched(chosen.watch, package)), err=True)

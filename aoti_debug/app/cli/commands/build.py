@@ -25,9 +25,9 @@ from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.instrument.frontend.protocol.caller_settings import MULTI_ARCH
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning
+from aoti_debug.package import recording_settings
 from aoti_debug.package.launch_traits import overlap_remark
 from aoti_debug.package.manifest import Form, Manifest, PackageOrigin, Unrecognised
-from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.weights_file import WeightsPlace
 
 FORMAT = 1
@@ -56,7 +56,7 @@ STAGES = {
     type=options.LevelType(),
     default=3,
     show_default=True,
-    help=f"The level of a run that does not set AOTI_DEBUG_LEVEL: {levels.MEANINGS}.",
+    help=f"The level of a run that does not set AOTI_DEBUG_LEVEL: {recording_settings.MEANINGS}.",
 )
 @options.filters("Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'.")
 @modules_and_lines("Print and save only launches")
@@ -160,7 +160,7 @@ def document(summary: BuildSummary) -> dict[str, Any]:
         "model": manifest.model,
         "device": manifest.device,
         "torch_version": manifest.torch_version,
-        "level": levels.written(manifest.level),
+        "level": recording_settings.written_level(manifest.level),
         "sites": [{"kernel": site.kernel, "kind": site.kind.value} for site in manifest.sites],
         "unparsed": [
             {"line": call.line, "function": call.function, "text": call.text, "reason": call.reason or None}
@@ -183,7 +183,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
     kinds = Counter(site.kind.value for site in manifest.sites)
     unrecognised = manifest.unrecognised
     hidden = len(unrecognised) - MAX_UNRECOGNISED
-    missing, chosen = summary.missing_inputs_reason, site_filter.baked(manifest)
+    missing, chosen = summary.missing_inputs_reason, recording_settings.baked(manifest)
     rows = [
         ("built from", built_from(manifest)),
         *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
@@ -203,7 +203,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         *([("overlap", text)] if (text := overlap_remark(manifest)) else []),
         *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
-        ("level", f"{levels.written(manifest.level)}{f', {chosen}' if chosen else ''}"),
+        ("level", f"{recording_settings.written_level(manifest.level)}{f', {chosen}' if chosen else ''}"),
         ("inputs", f"none: {missing}; the model takes" if missing else "embedded"),
         *(("", line) for line in (summary.signature.lines() if missing else ())),
         ("device", f"{manifest.device}, torch {manifest.torch_version}"),

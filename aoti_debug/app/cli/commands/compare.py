@@ -22,7 +22,7 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.modules import PartedBy
 from aoti_debug.compare.outcome import exit_code, report_lines
 from aoti_debug.compare.stored_comparison import document, keep_in_run
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.views.report import report
 
 

@@ -23,7 +23,7 @@ from aoti_debug.compare.diff.difference import Diff, modules_of
 from aoti_debug.compare.diff.document import document, modules_document
 from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines, module_lines
 from aoti_debug.compare.modules import PartedBy
-from aoti_debug.package.recording import levels
+from aoti_debug.package import recording_settings
 
 
 @click.command("diff")
@@ -39,7 +39,7 @@ from aoti_debug.package.recording import levels
 @click.option(
     "--level",
     metavar="LEVEL",
-    type=options.LevelType(levels.WITH_HASHES),
+    type=options.LevelType(recording_settings.WITH_HASHES),
     default=1,
     show_default=True,
     help="Of the runs of models: 1 saves tensors; 2 records hashes and statistics, hash only hashes: where they part, "

@@ -36,9 +36,9 @@ from aoti_debug.compare.bisect.threads_text import threads_document
 from aoti_debug.compare.diff.document import repeat_document
 from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
+from aoti_debug.package import recording_settings
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
@@ -227,7 +227,7 @@ def command(
 def _warnings(manifest: Manifest, chosen: RunOptions) -> list[str]:
     """Names in options that match nothing in the package, and the note on a package without source."""
     return [
-        *unmatched_warning(site_filter.unmatched(manifest, chosen.site_filter)),
+        *unmatched_warning(recording_settings.unmatched(manifest, chosen.site_filter)),
         *unmatched_watch_warning(manifest, watch_condition.unmatched(chosen.watch, manifest)),
         *uncalled_inspector_warning(manifest, chosen.tag, chosen.ranks if chosen.inspector else ""),
         *terminal_cells.wrapped(missing_source_note(manifest), width(err=True)),
@@ -299,7 +299,7 @@ def _require_repeatable(recording: RecordingOptions, calls: int) -> None:
         raise UsageError("--repeat compares all launches, before and after", hint="leave out --launch and --phase")
     if calls > 1:
         raise UsageError("--repeat and --calls exclude each other", hint="--repeat N is the number of calls")
-    if recording.level not in (None, *levels.WITH_HASHES):
+    if recording.level not in (None, *recording_settings.WITH_HASHES):
         raise UsageError(
             f"--repeat compares hashes, and level {recording.level} records none", hint="leave out --level"
         )

@@ -13,7 +13,7 @@ from aoti_debug.app.cli.ranks import newest_ranks, ranks_named
 from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, require_no_option, show_ranks, show_run
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.recording_settings import SiteFilter
 
 PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
 _OF_RANKS = ("what", "run", "trusted", "columns", "as_json", "agree", "sharded")  # options that a run of ranks takes

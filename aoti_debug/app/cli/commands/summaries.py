@@ -11,8 +11,8 @@ from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.package.recording import site_filter
-from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package import recording_settings
+from aoti_debug.package.recording_settings import SiteFilter
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
@@ -81,8 +81,8 @@ def _chosen(run: RunDir, found: Summaries, wanted: SiteFilter) -> tuple[Series, 
     Raises:
         UsageError: there are none.
     """
-    site_filter.check_patterns(wanted)
-    site_filter.require_names(run.manifest, wanted, f"run {run.path.name}")
+    recording_settings.check_patterns(wanted)
+    recording_settings.require_names(run.manifest, wanted, f"run {run.path.name}")
     sites = {site.id: site for site in run.manifest.sites}
     wanted_sites = wanted.site_ids(run.manifest.sites)
     chosen = tuple(series for series in found.series if series.site in wanted_sites)
@@ -90,7 +90,7 @@ def _chosen(run: RunDir, found: Summaries, wanted: SiteFilter) -> tuple[Series, 
         if not wanted:
             raise RunDirError(f"the summaries of run {run.path.name} are of no launch in its manifest")
         criterion, pattern = wanted.patterns()[0]
-        known = site_filter.known_names(
+        known = recording_settings.known_names(
             (sites[id_] for id_ in {s.site: s for s in found.series} if id_ in sites), criterion
         )
         raise UsageError(f"no summary of run {run.path.name} passes {wanted.options}", hint=name_hint(pattern, known))

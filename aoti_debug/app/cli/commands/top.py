@@ -16,9 +16,8 @@ from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package import manifest
+from aoti_debug.package import manifest, recording_settings
 from aoti_debug.package.manifest import Manifest, Site
-from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run import running_process
 from aoti_debug.runs.run.running_process import PackageState
@@ -179,7 +178,7 @@ def observation_lines(seen: Observation, columns: int) -> list[str]:
     facts = [
         time.strftime("%H:%M:%S"),
         state.model,
-        f"level {levels.written(state.level)}",
+        f"level {recording_settings.written_level(state.level)}",
         f"{interval.calls:,.1f} calls/s",
         "launches not counted" if interval.launches is None else f"{interval.launches:,.0f} launches/s",
         wording.byte_size(interval.memory),
@@ -200,7 +199,7 @@ def document(pid: int, seen: Observation) -> dict[str, object]:
         "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
         "pid": pid,
         "model": state.model,
-        "level": levels.written(state.level),
+        "level": recording_settings.written_level(state.level),
         "run": None if state.run_directory is None else str(state.run_directory),
         "calls": state.calls,
         "calls_per_second": interval.calls,

@@ -15,9 +15,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO
 
-from aoti_debug.base.machine.fork_server import request as requests
-from aoti_debug.base.machine.fork_server.request import ForkRequest, PythonCommand
-from aoti_debug.base.machine.fork_server.server import READY, STATUS
+from aoti_debug.base.machine.fork_server import server
+from aoti_debug.base.machine.fork_server.server import READY, STATUS, ForkRequest, PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import Child
 
@@ -158,7 +157,7 @@ class ForkServer:
             request = ForkRequest(command, dict(environment), os.getcwd(), inherited is not None)
             try:
                 with self._lock:
-                    requests.send(channel, request, descriptors)
+                    server.send(channel, request, descriptors)
             except OSError as error:
                 raise self._failed(channel) from error
             theirs.close()

@@ -16,7 +16,7 @@ from typing import TypeVar
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server.client import NEW_PROCESS, ForkServer, ForkServerError
-from aoti_debug.base.machine.fork_server.request import DESCRIPTOR, PARENT, PythonCommand
+from aoti_debug.base.machine.fork_server.server import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.base.machine.processes.child_process import Child
 
 __all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "ask", "forking_from", "run_to_end", "start", "wait_for_imports"]

@@ -22,9 +22,9 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
 )
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels
 from aoti_debug.instrument.wrapper.provenance import kernel_information
+from aoti_debug.package import program_graphs
 from aoti_debug.package.manifest import Kernel
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import MODEL, Node, NodeKind, Reference
 
 SOURCE = "kernel.cpp"
 _ROOM = 1 << 24  # bytes on the disk without which a compiler's failure says nothing
@@ -84,7 +84,7 @@ def _without_header(words: Sequence[str]) -> tuple[str, ...]:
 def _described(error: CompileError, kernel: Kernel, lowered: LoweredModel) -> BuildFailure:
     reference = None
     if lowered.reference_file is not None:
-        reference = program.from_json(lowered.reference_file.read_bytes())
+        reference = program_graphs.from_json(lowered.reference_file.read_bytes())
     nodes = tuple(_nodes(kernel.name, lowered.sources.provenance, reference))
     what = error_text(error.code, error.output)
     return BuildFailure(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aoti_debug.package.launch_traits import RunsOn, traits_of
 from aoti_debug.package.manifest import Kind, Manifest, Site
-from aoti_debug.package.recording.origins import line_names
+from aoti_debug.package.origins import line_names
 
 MANIFEST_PATH_MACRO = "AOTI_DEBUG_MANIFEST_PATH"
 

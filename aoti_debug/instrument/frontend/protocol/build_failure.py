@@ -14,9 +14,9 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.package import program_graphs
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import MODEL, Reference
+from aoti_debug.package.program_graphs import MODEL, Reference
 
 POSITION = "position.json"  # these lie in the folder of a lowering
 LOWERED_GRAPHS = "lowered_graphs.json"
@@ -154,7 +154,7 @@ def explain(
         return error
     reference = None
     with contextlib.suppress(FileNotFoundError, ArtifactError):  # it may have been stopped while it wrote the file
-        reference = program.from_json((folder / LOWERED_GRAPHS).read_bytes())
+        reference = program_graphs.from_json((folder / LOWERED_GRAPHS).read_bytes())
     operators = operators_of(position, reference)
     failure = BuildFailure(position, ending, what, innermost_frames(output), reference, operators, note=note)
     return BuildFailureError(str(error), failure, hint=f"{HINT}; {error.hint}" if error.hint else HINT)

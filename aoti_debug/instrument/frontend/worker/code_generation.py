@@ -14,7 +14,7 @@ from typing import Any
 
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildStage, Position
 from aoti_debug.instrument.frontend.worker.position_file import Positions, replaced
-from aoti_debug.package.reference.program import FOLDING, MODEL
+from aoti_debug.package.program_graphs import FOLDING, MODEL
 
 _META = "aoti_debug_position"  # of a node in the graph of a kernel's loops
 # Methods that work on the operations among their arguments. A torch that lacks one has another one of them around it.

@@ -13,9 +13,9 @@ from types import CodeType
 from typing import Any
 
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.package.recording import origins
-from aoti_debug.package.reference.node_text import node_text
-from aoti_debug.package.reference.program import HIGHER_ORDER, Graph, Node, NodeKind, Reference, is_view
+from aoti_debug.package import origins
+from aoti_debug.package.node_text import node_text
+from aoti_debug.package.program_graphs import HIGHER_ORDER, Graph, Node, NodeKind, Reference, is_view
 
 _NAMES = ("node", "n", "fx_node", "target_node", "user")  # what functions of torch call the node that they work on
 _OUTER = ("torch/_inductor/compile_fx.py", "torch/_functorch/aot_autograd.py")  # they work on graphs

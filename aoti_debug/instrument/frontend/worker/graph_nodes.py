@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aoti_debug.base import dtypes
-from aoti_debug.package.reference.program import HIGHER_ORDER, Node, NodeKind, TensorType
+from aoti_debug.package.program_graphs import HIGHER_ORDER, Node, NodeKind, TensorType
 
 _LOWERED = "aoti_debug_lowered"  # in the `meta` of a node
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
@@ -113,7 +113,7 @@ def _target(target: Any) -> str:
 
 
 def _argument(value: Any) -> Any:
-    """An argument as JSON (see aoti_debug.package.reference.program)."""
+    """An argument as JSON (see aoti_debug.package.program_graphs)."""
     import torch
 
     match value:

@@ -20,13 +20,7 @@ from aoti_debug.instrument.frontend.protocol import caller_settings, messages
 from aoti_debug.instrument.frontend.protocol.build_failure import read_position
 from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
-from aoti_debug.instrument.frontend.worker import (
-    autotuning,
-    code_generation,
-    instruction_sets,
-    position_file,
-    prints,
-)
+from aoti_debug.instrument.frontend.worker import autotuning, code_generation, instruction_sets, position_file, prints
 from aoti_debug.instrument.frontend.worker.after_fusion import BufferLayouts, record_layouts
 from aoti_debug.instrument.frontend.worker.answer_request import (
     StepError,
@@ -41,12 +35,12 @@ from aoti_debug.instrument.frontend.worker.packaged_files import KeptWeights, st
 from aoti_debug.instrument.frontend.worker.parts_to_leave_out import candidates_noted, leaving_out
 from aoti_debug.instrument.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.instrument.wrapper import promised_layouts
+from aoti_debug.package import program_graphs as reference_program
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.input_files import Inputs, check, read, write
 from aoti_debug.package.printing import print_operator
 from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.program_weights import stored_weights
-from aoti_debug.package.reference import program as reference_program
 from aoti_debug.package.weights_file import LARGE
 
 FORCED = {

@@ -24,8 +24,8 @@ from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS
 from aoti_debug.instrument.frontend.worker.failed_lowering import traced_node
 from aoti_debug.instrument.frontend.worker.graph_nodes import note_lowered
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import FOLDING, MODEL
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import FOLDING, MODEL
 
 Method: TypeAlias = Callable[..., Any]
 _SIZE = 1 << 18  # bytes of the file
@@ -165,7 +165,7 @@ class _Graphs:
             self._write()
 
     def _write(self) -> None:
-        self._path.write_text(program.to_json(self._graphs.reference()))
+        self._path.write_text(program_graphs.to_json(self._graphs.reference()))
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from aoti_debug.instrument.frontend.worker.answer_request import StepError
+from aoti_debug.package import origins
 from aoti_debug.package.printing import template
 from aoti_debug.package.printing.template import TemplateError, ValueKind
-from aoti_debug.package.recording import origins
 
 _PARAMETERS = {
     "print_": "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "

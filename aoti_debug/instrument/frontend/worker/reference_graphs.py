@@ -14,9 +14,9 @@ from typing import Any
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.frontend.worker import after_fusion
 from aoti_debug.instrument.frontend.worker.graph_nodes import elements_of_small, flat, node_data
+from aoti_debug.package import origins
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.recording import origins
-from aoti_debug.package.reference.program import (
+from aoti_debug.package.program_graphs import (
     EXPORTED,
     FOLDING,
     FORMAT,

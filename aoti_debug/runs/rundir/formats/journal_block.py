@@ -20,7 +20,7 @@ from aoti_debug.base.abi import (
     WatchAction,
     WatchStatistic,
 )
-from aoti_debug.package.recording.values import Layout, Value
+from aoti_debug.package.argument_values import Layout, Value
 from aoti_debug.runs.rundir.formats.journal_index import JournalIndex, Seen, pack
 from aoti_debug.runs.rundir.formats.journal_records import (
     CallBegin,

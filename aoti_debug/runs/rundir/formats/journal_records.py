@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from aoti_debug.base import abi
 from aoti_debug.base.abi import CallKind, FaultDomain, NoteCode, Phase, SaveStatus, WatchAction, WatchStatistic
+from aoti_debug.package.argument_values import Absent, Layout, Tensor, Value, number
 from aoti_debug.package.manifest import CType
-from aoti_debug.package.recording.values import Absent, Layout, Tensor, Value, number
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 
 

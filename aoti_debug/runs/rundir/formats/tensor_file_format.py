@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.dtypes import Category
-from aoti_debug.package.recording.values import Layout
+from aoti_debug.package.argument_values import Layout
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.formats.stored_tensor import file_of, reference_at
 

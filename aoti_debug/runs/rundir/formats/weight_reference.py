@@ -17,7 +17,7 @@ from aoti_debug.base.errors import ArtifactError, RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data, untrusted_files
 from aoti_debug.base.wording import printable
-from aoti_debug.package.recording.values import Layout, is_row_major
+from aoti_debug.package.argument_values import Layout, is_row_major
 from aoti_debug.package.weights_file import WeightsFile
 
 if TYPE_CHECKING:

@@ -17,17 +17,8 @@ from aoti_debug.instrument.builder.compare_kernels import KernelComparison, Kern
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.package.manifest import (
-    Certainty,
-    Form,
-    Kind,
-    Manifest,
-    PackageOrigin,
-    Provenance,
-    Role,
-    Unrecognised,
-)
-from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
+from aoti_debug.package.manifest import Certainty, Form, Kind, Manifest, PackageOrigin, Provenance, Role, Unrecognised
+from aoti_debug.package.recording_settings import SiteFilter, unmatched
 from aoti_debug.package.weights_file import KernelMatch, WeightsFile
 from tests import archives, factories
 from tests.schema import DOCS, problems

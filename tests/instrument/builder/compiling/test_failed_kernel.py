@@ -14,8 +14,8 @@ from aoti_debug.base.machine.compiler import Compiler, Torch
 from aoti_debug.instrument.builder.compiling import failed_kernel
 from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, BuildStage, Ending, Position
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 
 KERNELS = """#include "cpp_prefix.h"
 extern "C"  void cpp_fused_relu_0(float* out)
@@ -47,7 +47,7 @@ def tools(folder: Path, *, word: str = "crash", ending: str = "exit 4") -> Toolc
 
 def explained(folder: Path, toolchain: Toolchain, name: str = "kernel.cpp") -> Any:
     reference = folder / "reference.json"
-    reference.write_text(program.to_json(Reference(FORMAT, "2.13.0", (Graph("", MODEL, NODES, ()),))))
+    reference.write_text(program_graphs.to_json(Reference(FORMAT, "2.13.0", (Graph("", MODEL, NODES, ()),))))
     sources = SimpleNamespace(kernels=KERNELS, provenance=json.dumps(INFORMATION))
     lowered: Any = SimpleNamespace(sources=sources, reference_file=reference)
     source = folder / name

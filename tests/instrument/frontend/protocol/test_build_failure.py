@@ -21,8 +21,8 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     innermost_frames,
     is_of_user,
 )
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import FORMAT, Reference
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import FORMAT, Reference
 
 POSITION = Position(BuildStage.LOWERING, "aten.erf.default", "erf")
 ERROR = ToolchainError("Inductor cannot lower the model", hint="see whether torch alone fails as well")
@@ -56,7 +56,7 @@ def test_an_error_in_a_part_names_it_and_points_to_triage(tmp_path: Path) -> Non
     assert str(error) == str(ERROR)
     assert error.hint == f"{build_failure.HINT}; {ERROR.hint}"
     reference = Reference(FORMAT, "2.13.0", ())
-    (tmp_path / build_failure.LOWERED_GRAPHS).write_text(program.to_json(reference))
+    (tmp_path / build_failure.LOWERED_GRAPHS).write_text(program_graphs.to_json(reference))
     again = build_failure.explain(ERROR, tmp_path, Ending.DEATH, "SIGSEGV", "")
     assert isinstance(again, BuildFailureError)
     assert again.failure.reference == reference

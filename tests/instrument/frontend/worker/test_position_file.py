@@ -17,7 +17,7 @@ from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 from aoti_debug.instrument.frontend.protocol import build_failure
 from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, BuildStage, Position
 from aoti_debug.instrument.frontend.worker.position_file import Positions, watched
-from aoti_debug.package.reference import program
+from aoti_debug.package import program_graphs
 
 LOWERING = Position(BuildStage.LOWERING, "aten.mm.default", "mm", "true_graph_0")
 CANDIDATE = Position(BuildStage.AUTOTUNING, "cpp_gemm_0")
@@ -130,7 +130,7 @@ def test_passes_are_noted_and_torch_stays_as_it_was(tmp_path: Path) -> None:
         assert at(tmp_path) is None
     assert seen == [Position(BuildStage.PASS, "first"), Position(BuildStage.PASS, "second")]
     assert dict(vars(GraphTransformObserver)) == before
-    (graph_,) = program.from_json((tmp_path / LOWERED_GRAPHS).read_bytes()).graphs
+    (graph_,) = program_graphs.from_json((tmp_path / LOWERED_GRAPHS).read_bytes()).graphs
     assert [node.kind.value for node in graph_.nodes] == ["input", "call", "output"]
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from aoti_debug.instrument.frontend.worker.graph_nodes import node_data, note_lowered
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs, record_graphs
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import EXPORTED, Graph, NodeKind, Reference
+from aoti_debug.package import program_graphs
+from aoti_debug.package.program_graphs import EXPORTED, Graph, NodeKind, Reference
 
 
 class Stateful(nn.Module):
@@ -37,7 +37,7 @@ def exported() -> Any:
 def recorded(exported_program: Any) -> Reference:
     graphs = ReferenceGraphs()
     graphs.record_exported(exported_program)
-    found = program.from_json(program.to_json(graphs.reference())).of_exported
+    found = program_graphs.from_json(program_graphs.to_json(graphs.reference())).of_exported
     assert found is not None
     return found
 

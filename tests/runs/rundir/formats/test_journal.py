@@ -9,8 +9,8 @@ import pytest
 from aoti_debug.base import abi, dtypes
 from aoti_debug.base.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.argument_values import Absent, Number, Tensor
 from aoti_debug.package.manifest import CType
-from aoti_debug.package.recording.values import Absent, Number, Tensor
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.formats import journal, journal_records
 from aoti_debug.runs.rundir.formats.journal import WallClock

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aoti_debug.base import wording
-from aoti_debug.package.reference.program import Graph, Node
+from aoti_debug.package.program_graphs import Graph, Node
 
 _MOST = 3  # operators that are named
 

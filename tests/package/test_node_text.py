@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from aoti_debug.package.reference.node_text import PlacedNode, node_text, other_nodes_text, place_in_subgraph
-from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind
+from aoti_debug.package.node_text import PlacedNode, node_text, other_nodes_text, place_in_subgraph
+from aoti_debug.package.program_graphs import MODEL, Graph, Node, NodeKind
 
 NODE = Node(
     "index",

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package import program_graphs
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import (
+from aoti_debug.package.program_graphs import (
     FORMAT,
     MODEL,
     BufferValue,
@@ -40,11 +40,11 @@ REFERENCE = Reference(FORMAT, "2.13.0", (GRAPH,), (ModelLine("model.py", 3, "for
 
 
 def test_json_and_back() -> None:
-    assert program.from_json(program.to_json(REFERENCE)) == REFERENCE
+    assert program_graphs.from_json(program_graphs.to_json(REFERENCE)) == REFERENCE
 
 
 def test_defaults_are_left_out() -> None:
-    data = json.loads(program.to_json(REFERENCE))
+    data = json.loads(program_graphs.to_json(REFERENCE))
     assert data["graphs"][0]["nodes"][0] == {
         "name": "arg0_1",
         "kind": "input",
@@ -84,7 +84,7 @@ def test_lookups() -> None:
 )
 def test_damaged_text(text: str, message: str) -> None:
     with pytest.raises(ArtifactError, match=message) as caught:
-        program.from_json(text)
+        program_graphs.from_json(text)
     assert caught.value.hint
 
 
@@ -94,7 +94,7 @@ def test_a_graph_of_ten_thousand_nodes() -> None:
         for i in range(1, 10_001)
     )
     long = replace(REFERENCE, graphs=(Graph("", MODEL, (Node("n0", NodeKind.INPUT), *nodes), ()),))
-    read = program.from_json(program.to_json(long))
+    read = program_graphs.from_json(program_graphs.to_json(long))
     assert read.graphs[0].sorted(read.graphs[0].by_name)[-1] == "n10000"
 
 

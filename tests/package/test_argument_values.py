@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.package.recording.values import extent_elements, ravel, unravel
+from aoti_debug.package.argument_values import extent_elements, ravel, unravel
 from tests.factories import tensor
 
 

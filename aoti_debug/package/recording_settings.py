@@ -1,4 +1,4 @@
-"""Filters of launch sites: by kernel name, by the path of a module, by a line of the model's source."""
+"""Settings of what a run records: its level, 0 to 3 or "hash", and filters by kernel, module and model line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,36 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from fnmatch import fnmatchcase
 
+from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, PackageOrigin, Provenance, Site
-from aoti_debug.package.recording.origins import containing, line_names
+from aoti_debug.package.origins import containing, line_names
+
+LEVELS = tuple(Level)
+MEANINGS = "0 off, 1 save tensors, 2 print values, 3 record launches, hash: the hash of every tensor, nothing else"
+WITH_HASHES = (Level.SAVE, Level.VALUES, Level.HASH)  # what records the hash of every tensor
+PHASES = ("before", "after", "both")  # of a launch: when its values are recorded
+MAX_FLIGHT = 65536  # launches that the flight recorder keeps
+_HASH = "hash"
+
+
+def level_number(level: int | str, allowed: Sequence[Level] = LEVELS) -> int:
+    """The number of a level that is given as a number (4 for "hash"), or as the text that users write.
+
+    Raises:
+        UsageError: it is none of the allowed ones.
+    """
+    for known in allowed:
+        if level == known or str(level) == str(written_level(known)):
+            return known.value
+    raise UsageError(f"level {level} is not one of {', '.join(str(written_level(e)) for e in allowed)}", hint=MEANINGS)
+
+
+def written_level(level: int) -> int | str:
+    """A level as a user writes it: its number, or "hash"."""
+    return _HASH if level == Level.HASH else int(level)
+
 
 NO_MODULES = "no module paths"
 NO_LINES = "no model lines"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aoti_debug.package.manifest import Certainty, Kind, ModelLine, Provenance, Site
-from aoti_debug.package.recording.origins import frames, own_frames, own_nodes
+from aoti_debug.package.origins import frames, own_frames, own_nodes
 from tests.factories import make_manifest, site
 
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"

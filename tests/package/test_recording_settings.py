@@ -4,12 +4,36 @@ from dataclasses import replace
 
 import pytest
 
+from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import UsageError
+from aoti_debug.package import recording_settings
 from aoti_debug.package.manifest import Certainty, Manifest, ModelLine, PackageOrigin, Provenance, Site
-from aoti_debug.package.recording import site_filter
-from aoti_debug.package.recording.origins import common_module
-from aoti_debug.package.recording.site_filter import Criterion, SiteFilter
+from aoti_debug.package.origins import common_module
+from aoti_debug.package.recording_settings import Criterion, SiteFilter
 from tests.factories import make_manifest, site
+
+
+@pytest.mark.parametrize("level", Level)
+def test_a_level_is_read_as_it_is_written(level: Level) -> None:
+    assert recording_settings.level_number(recording_settings.written_level(level)) == level
+    assert recording_settings.level_number(str(recording_settings.written_level(level))) == level
+    assert recording_settings.level_number(level) == level
+
+
+def test_only_the_one_without_a_number_has_a_name() -> None:
+    assert [recording_settings.written_level(level) for level in Level] == [0, 1, 2, 3, "hash"]
+
+
+@pytest.mark.parametrize("level", [7, -1, "4", "Hash", "", "values"])
+def test_what_is_no_level(level: int | str) -> None:
+    with pytest.raises(UsageError, match="is not one of 0, 1, 2, 3, hash"):
+        recording_settings.level_number(level)
+
+
+def test_a_level_that_is_not_allowed_here() -> None:
+    with pytest.raises(UsageError, match="level 3 is not one of 1, 2, hash"):
+        recording_settings.level_number(3, recording_settings.WITH_HASHES)
+
 
 STACK = """\
   File "/home/u/model.py", line 20, in forward
@@ -72,7 +96,7 @@ def test_every_list_must_be_passed() -> None:
 
 def test_patterns_that_match_nothing() -> None:
     chosen = SiteFilter(("cpp_*", "!triton_*", "CPP_*"), ("encodr.layers.0", "head"), ("model.py:31",))
-    missed = site_filter.unmatched(PACKAGE, chosen)
+    missed = recording_settings.unmatched(PACKAGE, chosen)
     assert [(m.criterion, m.pattern) for m in missed] == [
         (Criterion.KERNEL, "!triton_*"),
         (Criterion.KERNEL, "CPP_*"),
@@ -81,7 +105,7 @@ def test_patterns_that_match_nothing() -> None:
     ]
     assert missed[2].known == ("encoder.layers.1", "encoder.layers.0.norm1", "head")
     assert missed[3].known[0] in ("/home/u/model.py:30", "/home/u/model.py:20")
-    assert site_filter.unmatched(PACKAGE, SiteFilter(("cpp_*", "!aoti_*"))) == ()
+    assert recording_settings.unmatched(PACKAGE, SiteFilter(("cpp_*", "!aoti_*"))) == ()
 
 
 def test_the_words_of_a_filter() -> None:
@@ -101,7 +125,7 @@ def test_the_words_of_a_filter() -> None:
 )
 def test_patterns_that_make_no_sense(chosen: SiteFilter, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        site_filter.check_patterns(chosen)
+        recording_settings.check_patterns(chosen)
     assert str(caught.value) == message
     assert caught.value.hint
 
@@ -116,10 +140,10 @@ def test_patterns_that_make_no_sense(chosen: SiteFilter, message: str) -> None:
 )
 def test_a_package_without_module_paths(package: Manifest, hint: str) -> None:
     with pytest.raises(UsageError, match=r"^p\.pt2 holds no module paths$") as caught:
-        site_filter.require_names(package, SiteFilter(modules=("encoder",)), "p.pt2")
+        recording_settings.require_names(package, SiteFilter(modules=("encoder",)), "p.pt2")
     assert hint in caught.value.hint
-    site_filter.require_names(package, SiteFilter(lines=("model.py:30",)), "p.pt2")
-    (missed,) = site_filter.unmatched(package, SiteFilter(modules=("encoder",)))
+    recording_settings.require_names(package, SiteFilter(lines=("model.py:30",)), "p.pt2")
+    (missed,) = recording_settings.unmatched(package, SiteFilter(modules=("encoder",)))
     assert missed.missing == "no module paths"
 
 

@@ -1,1 +1,0 @@
-"""The recording of launches: levels, filters of launches, the values that are recorded."""

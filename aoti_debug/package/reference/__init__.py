@@ -1,1 +1,0 @@
-"""The graphs that the kernels of a package were generated from, and the value that each buffer holds."""

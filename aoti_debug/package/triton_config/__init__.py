@@ -1,1 +1,0 @@
-"""Block sizes, warps and stages of a Triton kernel whose package does not record them."""

@@ -19,6 +19,7 @@ from aoti_debug.runs.show.place_columns import place_columns
 
 MAX_SUSPECTS = 6
 _MAX_DOUBTFUL = 3
+_MAX_TOLERATED = 2
 _FAR, _FAR_ULP = 1e-3, 64.0  # a relative error that is worth a note is larger than both
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
 _LAUNCH = (
@@ -116,7 +117,19 @@ def eager_notes(comparison: Comparison) -> list[str]:
     count = len(doubtful[_MAX_DOUBTFUL:])
     more = [f"the same of {wording.pluralize(count, 'more output')}"] if count else []
     inexact = (operator.text for operator in comparison.inexact)
-    return [*comparison.shared, *inexact, *doubtful[:_MAX_DOUBTFUL], *more]
+    tolerated = [text for error in comparison.outputs if (text := _tolerated_text(error))]
+    rest = len(tolerated[_MAX_TOLERATED:])
+    tolerated[_MAX_TOLERATED:] = [f"the same rule passes {wording.pluralize(rest, 'more output')}"] if rest else []
+    return [*comparison.shared, *inexact, *doubtful[:_MAX_DOUBTFUL], *more, *tolerated]
+
+
+def _tolerated_text(error: OutputError) -> str:
+    """A sentence on an output that is off by more than a few units, and passes as rounded; "" for any other."""
+    if error.tolerated is None:
+        return ""
+    dtype = error.computed or error.dtype
+    rule = f"where a program computes in {dtype}, up to {short(error.tolerated)} counts as rounding"
+    return f"{output_text(error)}; {rule}"
 
 
 def coverage_lines(comparison: Comparison, width: int) -> list[str]:

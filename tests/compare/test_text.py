@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.text import output_text, state_lines, wrong_lines
+from aoti_debug.compare.text import eager_notes, output_text, state_lines, wrong_lines
 from tests.views.report.subjects import comparison_of, run
 
 
@@ -50,3 +50,17 @@ def test_states_that_only_the_graph_of_the_kernels_was_compared_with() -> None:
     assert state_lines(compared) == ["state: 1 of 1 change as the program says"]
     compared.states_failure = "it cannot be called"
     assert state_lines(compared)[1] == "state: 1 of 1 change as the graph of the kernels says"
+
+
+def test_outputs_that_pass_by_the_rule_of_their_dtype_are_told(tmp_path: Path) -> None:
+    half = OutputError(
+        index=0, dtype="float32", elements=8, different=8, relative=0.0053, computed="float16", arithmetic="float16"
+    )
+    comparison = comparison_of(run(tmp_path, 2, fault=False))
+    notes = eager_notes(replace(comparison, outputs=(half,)))
+    said = "output 0 has a relative error of 0.0053 against what the exported program returns in eager"
+    assert notes == [f"{said}; where a program computes in float16, up to 0.02 counts as rounding"]
+    several = eager_notes(replace(comparison, outputs=tuple(replace(half, index=number) for number in range(5))))
+    assert len(several) == 3
+    assert several[-1] == "the same rule passes 3 more outputs"
+    assert not eager_notes(replace(comparison, outputs=(replace(half, relative=0.0004, different=0),)))

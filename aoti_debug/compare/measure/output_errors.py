@@ -97,7 +97,18 @@ class OutputError:
             return False
         if is_exact(self.dtype):
             return self.dtype == "bool" or self.relative > _FAR
-        return self.relative > max(_FAR, 2 * _rounding_of(self))
+        return self.relative > _tolerance_of(self)
+
+    @property
+    def tolerated(self) -> float | None:
+        """The relative error up to which a difference of more than a few units counts as rounding in 16 bits or less.
+
+        None of an output that does not differ so, is judged by another rule, or is farther off.
+        """
+        if not self.different or is_exact(self.dtype) or not is_low_precision(self.computed or self.dtype):
+            return None
+        is_told = self.misplaced or self.is_far_off or self.has_lost_rounding or self.is_noise or not self.is_right
+        return None if is_told or self.is_nearly_equal else _tolerance_of(self)
 
     @property
     def is_noise(self) -> bool:
@@ -160,7 +171,7 @@ def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[Ou
     Raises:
         RunDirError: a file is damaged.
     """
-    common = (index for index in sorted(actual) if index in expected)
+    common = sorted({*actual} & {*expected})
     found = ((index, open_tensor(actual[index]), open_tensor(expected[index])) for index in common)
     alike = ((index, first, second) for index, first, second in found if _kind(first) == _kind(second))
     return tuple(_error(index, first, second, _type(expected[index]).shape) for index, first, second in alike)
@@ -203,10 +214,8 @@ def with_faults(
     known = {error.index: error for error in found}
     for index, fault in faults.items():
         if index not in known and index in actual:
-            tensor = open_tensor(actual[index])
-            known[index] = OutputError(
-                index=index, dtype=tensor.dtype, elements=tensor.numel, different=0, relative=0.0
-            )
+            held = open_tensor(actual[index])
+            known[index] = OutputError(index=index, dtype=held.dtype, elements=held.numel, different=0, relative=0.0)
         if index in known:
             known[index] = replace(known[index], fault=fault)
     return tuple(known[index] for index in sorted(known))
@@ -288,6 +297,11 @@ def _rounding_of(error: OutputError) -> float:
     return max(rounding_in(dtype) for dtype in (error.dtype, error.computed or error.dtype))
 
 
+def _tolerance_of(error: OutputError) -> float:
+    """The relative error up to which a difference from eager is taken for rounding."""
+    return max(_FAR, 2 * _rounding_of(error))
+
+
 def _is_number(error: OutputError) -> bool:
     return math.isfinite(error.relative) and error.dtype in _ROUNDING
 
@@ -319,9 +333,7 @@ def output_error(actual: Path, expected: Path) -> OutputError:
 def _numeric_error(actual: Path, expected: Path) -> float:
     """The relative error of one tensor file against another of the same number of elements."""
     first, second = open_tensor(actual), open_tensor(expected)
-    if first.numel != second.numel:
-        return math.inf
-    return _relative(first.numbers(), second.numbers())
+    return math.inf if first.numel != second.numel else _relative(first.numbers(), second.numbers())
 
 
 def _kind(tensor: StoredTensor) -> tuple[str, int]:
@@ -341,8 +353,8 @@ def _error(index: int, actual: StoredTensor, expected: StoredTensor, shape: tupl
     error = replace(error, nonfinite=_nonfinite(first))
     if not different:
         return error
-    misplaced, worst = _misplaced(first, second)
-    example = ReturnedElement(unravel(worst, shape), str(first[worst]), str(second[worst]))
+    misplaced, at = _misplaced(first, second)
+    example = ReturnedElement(unravel(at, shape), str(first[at]), str(second[at]))
     return replace(error, relative=_relative(first, second), misplaced=misplaced, example=example)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -321,3 +323,34 @@ def test_another_decision_in_16_bits_is_no_rounding(dtype: str, actual: str, exp
 )
 def test_rounding_is_lost_where_float64_is_nearer_to_the_run(error: OutputError, is_lost: bool) -> None:
     assert error.has_lost_rounding is is_lost
+
+
+HALF = OutputError(
+    index=0,
+    dtype="float16",
+    elements=8,
+    different=8,
+    relative=0.0053,
+    computed="float16",
+    arithmetic="float16",
+    example=ReturnedElement((1,), "0.08765", "0.0905"),
+)
+NEAR = ReturnedElement((1,), "0.0906", "0.0905")
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({}, 0.02),
+        ({"dtype": "float32", "computed": "bfloat16"}, 0.1),
+        ({"example": NEAR}, None),
+        ({"different": 0}, None),
+        ({"relative": 0.021}, None),
+        ({"computed": "float32", "dtype": "float32"}, None),
+        ({"dtype": "int64"}, None),
+        ({"misplaced": 1, "relative": math.inf}, None),
+        ({"fault": "is another one"}, None),
+    ],
+)
+def test_what_passes_by_the_rule_of_its_dtype_is_told(changes: dict[str, Any], limit: float | None) -> None:
+    assert replace(HALF, **changes).tolerated == limit

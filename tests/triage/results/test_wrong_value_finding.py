@@ -473,6 +473,7 @@ def test_a_package_without_its_graph_is_compared_with_a_build_of_its_program(
     run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wrong_value, "has_reference", lambda _: False)
+    monkeypatch.setattr(wrong_value, "has_exported_alone", lambda _: False)
     manifest = replace(run.manifest, source=PackageOrigin.COMPILED)
     named = SimpleNamespace(launches=run.launches, package=tmp_path / "package.pt2", manifest=manifest)
     first = SimpleNamespace(run=named, diagnosed=None)
@@ -486,6 +487,7 @@ def test_a_package_without_its_graph_is_compared_with_a_build_of_its_program(
 
 def test_why_a_model_is_not_compared(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wrong_value, "has_reference", lambda _: False)
+    monkeypatch.setattr(wrong_value, "has_exported_alone", lambda _: False)
     reason = "a package that does not hold the graph that it was compiled from"
     assert looked(run, tmp_path) == f"0 of 3 launches; not compared: {reason}"
     assert looked(run, tmp_path, compare=False) == "0 of 3 launches; not compared: --no-compare"

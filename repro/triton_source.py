@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.triton_helpers import (
-    MODULE,
+from aoti_debug.instrument.wrapper.callees.kernels import (
+    HELPERS_MODULE,
     Definition,
     attributes_of,
     bound_names,
     closure,
-    definitions,
     free_names,
+    helper_definitions,
 )
 from aoti_debug.repro.literals import RESERVED
 
@@ -63,7 +63,7 @@ def standalone_source(source: str, helpers: str) -> TritonSource:
         UsageError: it uses something of torch that is not among the helpers, or is no Python.
     """
     try:
-        tree, known = ast.parse(source), definitions(helpers)
+        tree, known = ast.parse(source), helper_definitions(helpers)
     except SyntaxError as error:
         raise UsageError(f"the kernel's source is not valid Python: {error}") from error
     kept = [node for node in tree.body if not _is_plumbing(node)]
@@ -73,8 +73,9 @@ def standalone_source(source: str, helpers: str) -> TritonSource:
     needed = called | {name for d in inlined for name in d.uses}
     missing = sorted(called - COMPILE_TIME - known.keys())
     if missing:
+        listed = ", ".join(f"{HELPERS_MODULE}.{name}" for name in missing)
         raise UsageError(
-            f"the kernel calls {', '.join(f'{MODULE}.{name}' for name in missing)}, whose source is not in the package",
+            f"the kernel calls {listed}, whose source is not in the package",
             hint="build the package again with this version of aoti-debug",
         )
     defined = {name for node in kept for name in top_level_names(node)}
@@ -119,8 +120,8 @@ def _is_plumbing(node: ast.stmt) -> bool:
 
 def _used_helpers(node: ast.AST) -> Iterable[str]:
     if isinstance(node, ast.FunctionDef):
-        return [n for part in (node.args, *node.body) for n in attributes_of(part, MODULE)]
-    return attributes_of(node, MODULE)
+        return [n for part in (node.args, *node.body) for n in attributes_of(part, HELPERS_MODULE)]
+    return attributes_of(node, HELPERS_MODULE)
 
 
 def top_level_names(node: ast.stmt) -> Iterable[str]:
@@ -151,7 +152,7 @@ def _text_of(node: ast.stmt, source: str, names: Mapping[str, str], moved: Mappi
     text = "".join([*decorators, *lines]).rstrip("\n") + "\n"
     tree = ast.parse(text).body[0]
     edits = _renaming(tree, moved)
-    for name, attributes in attributes_of(tree, MODULE).items():
+    for name, attributes in attributes_of(tree, HELPERS_MODULE).items():
         edits += [(a, names.get(name, name)) for a in attributes]
     return _edited(text, edits)
 

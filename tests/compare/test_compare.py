@@ -220,7 +220,7 @@ def test_a_metric_that_fails(saved: Runs, tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_package(saved: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust, "find", lambda manifest_sha256: None)
+    monkeypatch.setattr(trust, "find_place", lambda manifest_sha256: None)
     other = copy_of(saved("half"), tmp_path / "run")
     (other / "package.pt2").unlink()
     with pytest.raises(RunDirError, match="was not found"):

@@ -34,12 +34,13 @@ from aoti_debug.compare.protocol.measurement import Element, ErrorSpread, Measur
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.instrument.builder.instrument import instrument
+from aoti_debug.instrument.frontend import compatibility
 from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs import input_files, signature
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import Constant, Kernel, Role
-from aoti_debug.package.pt2 import archive, compatibility, program_weights
+from aoti_debug.package.pt2 import archive, program_weights
 from aoti_debug.package.weights_file import PackedWeights
 from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory, threads_json

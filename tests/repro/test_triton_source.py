@@ -10,7 +10,7 @@ import pytest
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.compiler import find_torch
 from aoti_debug.instrument.builder import compare_kernels
-from aoti_debug.instrument.wrapper.callees.triton_helpers import Definition, definitions, free_names
+from aoti_debug.instrument.wrapper.callees.kernels import Definition, free_names, helper_definitions
 from aoti_debug.repro.triton_source import standalone_source, top_level_names
 from tests.repro.inductor_sources import IMPORTS, helpers
 
@@ -126,7 +126,7 @@ def may_be_called(found: Definition) -> bool:
 def test_every_function_of_the_installed_torch_can_be_inlined() -> None:
     """Whatever a kernel may call is defined, imported or built in."""
     text = (find_torch().directory / compare_kernels.HELPERS).read_text()
-    names = [name for name, found in definitions(text).items() if may_be_called(found)]
+    names = [name for name, found in helper_definitions(text).items() if may_be_called(found)]
     assert len(names) > 30
     unresolved = {}
     for name in names:

@@ -19,7 +19,7 @@ from aoti_debug.instrument.builder import compare_kernels, join_program, package
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
 from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation, build_plain_library
-from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
+from aoti_debug.instrument.builder.compiling.runtime_objects import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
 from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.builder.options import (
@@ -32,10 +32,10 @@ from aoti_debug.instrument.builder.options import (
 )
 from aoti_debug.instrument.builder.package_manifest import analyse
 from aoti_debug.instrument.frontend import (
+    compatibility,
     compiled_package,
     exported_program,
     lowered_model,
-    torch_mismatch,
     worker_process,
 )
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
@@ -360,7 +360,7 @@ def _explained_errors(lowered: LoweredModel, tools: Toolchain, work: Path) -> It
             if not isinstance(error, CompileError):
                 raise
             raise failed_kernel.explain(error, lowered, tools, work) from error
-        raise torch_mismatch.explain_compile_error(error, lowered.sources, tools.compiler, tools.torch) from error
+        raise compatibility.explain_compile_error(error, lowered.sources, tools.compiler, tools.torch) from error
 
 
 def _compare(checked: CheckedOptions, fresh: KernelSet, torch: Torch, work: Path) -> KernelComparison | None:

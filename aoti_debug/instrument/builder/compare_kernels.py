@@ -14,12 +14,12 @@ from pathlib import Path
 from aoti_debug.base.errors import ArtifactError, InternalError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.compiler import Torch
-from aoti_debug.instrument.frontend import compile_commands, sources
+from aoti_debug.instrument.frontend import sources
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.frontend.protocol.messages import TritonConfig
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import kernels_of
-from aoti_debug.instrument.wrapper.callees.triton_helpers import helpers_of
+from aoti_debug.instrument.wrapper.callees.kernels import helpers_of
 from aoti_debug.package.manifest import Kernel, PackageOrigin
 from aoti_debug.package.pt2 import extract, kernel_hashes
 from aoti_debug.package.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind
@@ -158,7 +158,7 @@ def read_kernels(package: Artifact, model: str, directory: Path, torch: Torch) -
             )
         text = extract.read_text(extract.single_file(package, directory, WRAPPER_SOURCE))
         kernels = "".join(extract.read_text(path) for path in sorted(directory.glob("*.kernel.cpp")))
-        commands = compile_commands.parse(kernels, torch.directory) or compile_commands.parse(text, torch.directory)
+        commands = sources.parse_commands(kernels, torch.directory) or sources.parse_commands(text, torch.directory)
         flags = frozenset() if commands is None else relevant_flags(commands.compile)
         kernels = sources.COMMANDS.sub("", kernels)
     return KernelSet(complete_kernels(kernels_of(text, kernels), {}, directory), flags)

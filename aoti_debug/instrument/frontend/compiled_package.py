@@ -16,7 +16,7 @@ from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.native.elf import Library
 from aoti_debug.base.version import own_sources
-from aoti_debug.instrument.frontend import compile_commands, sources, torch_mismatch
+from aoti_debug.instrument.frontend import compatibility, sources
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
@@ -26,7 +26,7 @@ from aoti_debug.instrument.wrapper import input_checks, model_variables
 from aoti_debug.instrument.wrapper.callees.operators import proxy_targets
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.manifest import PackageOrigin
-from aoti_debug.package.pt2 import compatibility, extract
+from aoti_debug.package.pt2 import extract
 from aoti_debug.package.pt2.archive import WEIGHTS_CONFIG, WRAPPER_SOURCE, Artifact, ArtifactKind
 from aoti_debug.package.pt2.extract import FilePart
 from aoti_debug.package.pt2.kernel_hashes import ORIGINAL
@@ -87,20 +87,20 @@ def prepare_package(package: Artifact, model: str, request: Request, torch: Torc
 
 def _read_sources(package: Artifact, directory: Path, torch: Torch) -> Sources:
     """Reads the sources of a `package_cpp_only` package and adapts their flags to this machine."""
-    compatibility.check(package.path, _metadata(package, directory))
+    compatibility.check_machine(package.path, _metadata(package, directory))
     if not any(directory.glob(f"*{sources.COMPILE_FLAGS}")):
         raise ArtifactError(
             f"{package.path} holds neither its library nor how to compile it",
             hint=extract.UNCHANGED_PACKAGE_HINT,
         )
     read = sources.read(directory, wrapper_opt=_WRAPPER_OPT)
-    torch_mismatch.check(package.path, read.wrapper, None, torch)
-    flags, note = torch_mismatch.use_installed_standard(read.compile_flags, torch)
+    compatibility.check_torch(package.path, read.wrapper, None, torch)
+    flags, note = compatibility.use_installed_standard(read.compile_flags, torch)
     return replace(
         read,
         other_torch=note,
-        compile_flags=compile_commands.relocate_flags(flags, torch.directory),
-        link_flags=compile_commands.relocate_flags(read.link_flags, torch.directory),
+        compile_flags=sources.relocate_flags(flags, torch.directory),
+        link_flags=sources.relocate_flags(read.link_flags, torch.directory),
     )
 
 
@@ -113,17 +113,17 @@ def _read_compiled(package: Artifact, directory: Path, appended: Mapping[str, Fi
     wrapper_path = extract.single_file(package, directory, WRAPPER_SOURCE)
     library = extract.single_file(package, directory, ".wrapper.so")
     text = extract.read_text(wrapper_path)
-    commands = compile_commands.parse(text, torch.directory)
+    commands = sources.parse_commands(text, torch.directory)
     if commands is None:
         raise ArtifactError(
             f"{package.path} does not say how it was compiled: its wrapper ends without the compiler's command",
             hint="compile it again with torch 2.11 or newer",
         )
     metadata = _metadata(package, directory)
-    compatibility.check(package.path, metadata)
+    compatibility.check_machine(package.path, metadata)
     compatibility.check_library(package.path, library)
-    torch_mismatch.check(package.path, text, library, torch)
-    flags, note = torch_mismatch.use_installed_standard(commands.compile, torch)
+    compatibility.check_torch(package.path, text, library, torch)
+    flags, note = compatibility.use_installed_standard(commands.compile, torch)
     stem = wrapper_path.stem
     mapped, rest = None, appended.get(library.name)
     if _MAPPED_WEIGHTS_MACRO in commands.compile.definitions:

@@ -19,17 +19,17 @@ from aoti_debug.instrument.builder.compiling.runtime_objects import (
     THIS_MACHINE,
     compile_runtime,
     compile_site_tables,
+    sites_cpp,
 )
-from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, RUNTIME, Toolchain, link_words
-from aoti_debug.instrument.frontend import torch_mismatch
+from aoti_debug.instrument.frontend import compatibility
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS
 from aoti_debug.instrument.wrapper.callees import operators
 from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
-from aoti_debug.package.pt2 import compatibility, extract
+from aoti_debug.package.pt2 import extract
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
 
@@ -150,7 +150,7 @@ def include_dirs(device: str, torch: Torch) -> tuple[str, ...]:
 def _cuda_include() -> Path:
     folder = compiler.find_header_directory("cuda.h")
     if folder is None:
-        raise ToolchainError("there is no cuda.h", hint=torch_mismatch.CUDA_HINT)
+        raise ToolchainError("there is no cuda.h", hint=compatibility.CUDA_HINT)
     return folder
 
 
@@ -205,10 +205,10 @@ def prepare(package: Artifact, model: str) -> Interposition:
 def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple[Manifest, tuple[Symbol, ...]]:
     """The manifest of a model whose files were extracted, and the symbols to interpose."""
     metadata = _metadata(package, files)
-    compatibility.check(package.path, metadata)
+    compatibility.check_machine(package.path, metadata)
     library = extract.single_file(package, files, ".so")
     compatibility.check_library(package.path, library)
-    torch_mismatch.check(package.path, "", library, torch)
+    compatibility.check_torch(package.path, "", library, torch)
     kernels = _kernels(files)
     lists = (path for path in sorted(files.glob("*.wrapper.json")) if not path.name.endswith("_metadata.json"))
     nodes = operators.parse("".join(map(extract.read_text, lists)))

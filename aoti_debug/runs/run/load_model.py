@@ -22,11 +22,12 @@ from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import ArtifactError, InputMismatch
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.instrument.frontend import compatibility
 from aoti_debug.package import weights_file
 from aoti_debug.package.inputs import validate
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.pt2 import archive, compatibility, program_weights
+from aoti_debug.package.pt2 import archive, program_weights
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact, ArtifactKind
 from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
 from aoti_debug.package.weights_file import WeightsFile

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch._inductor.config as config
 
-from aoti_debug.instrument.frontend.worker.after_fusion import record_layouts
+from aoti_debug.instrument.frontend.worker.reference_graphs import record_layouts
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs.signature import Dim, Leaf
 from aoti_debug.package.manifest import Promise

@@ -21,7 +21,6 @@ from aoti_debug.instrument.frontend.protocol.build_failure import read_position
 from aoti_debug.instrument.frontend.protocol.caller_settings import has_setting
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
 from aoti_debug.instrument.frontend.worker import autotuning, code_generation, instruction_sets, position_file, prints
-from aoti_debug.instrument.frontend.worker.after_fusion import BufferLayouts, record_layouts
 from aoti_debug.instrument.frontend.worker.answer_request import (
     StepError,
     answer_or_failure,
@@ -30,10 +29,10 @@ from aoti_debug.instrument.frontend.worker.answer_request import (
     step,
 )
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
-from aoti_debug.instrument.frontend.worker.failed_lowering import node_at_work, overwritten_operands
 from aoti_debug.instrument.frontend.worker.packaged_files import KeptWeights, stored_names, without_weights
 from aoti_debug.instrument.frontend.worker.parts_to_leave_out import candidates_noted, leaving_out
-from aoti_debug.instrument.frontend.worker.reference_graphs import record_graphs
+from aoti_debug.instrument.frontend.worker.position_file import node_at_work, overwritten_operands
+from aoti_debug.instrument.frontend.worker.reference_graphs import BufferLayouts, record_graphs, record_layouts
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package import program_graphs as reference_program
 from aoti_debug.package.inputs import signature

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.instrument.builder.instrument import instrument
-from aoti_debug.instrument.wrapper import allocations
+from aoti_debug.instrument.wrapper import analysis
 from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.package.manifest import Allocation
@@ -30,7 +30,7 @@ def wrapper(*lines: str) -> str:
 
 def find(*lines: str) -> list[Allocation]:
     text = wrapper(*lines)
-    return [allocated.allocation for allocated in allocations.find(text, mask(text))]
+    return [allocated.allocation for allocated in analysis.find_allocations(text, mask(text))]
 
 
 def test_a_buffer() -> None:
@@ -86,7 +86,7 @@ def test_only_heads_of_calls_that_can_be_guarded_change() -> None:
 def test_real_wrappers(name: str, golden: Callable[[Path, str], None]) -> None:
     """Every allocation is allocated, under the name that the wrapper then gives it; indices are places in the list."""
     text = (ALLOCATIONS / f"{name}.cpp.txt").read_text()
-    allocated = [each.allocation for each in allocations.find(text, mask(text))]
+    allocated = [each.allocation for each in analysis.find_allocations(text, mask(text))]
     golden(ALLOCATIONS / f"{name}.found.txt", "".join(f"{a.line} {a.name} {a.reason or '-'}\n" for a in allocated))
     assert sum(a.guarded for a in allocated) == mask(text).count("aoti_torch_empty_strided(")
     changed = instrument(text, analyse(text))

@@ -15,7 +15,7 @@ from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.launch import Launch
-from aoti_debug.runs.show.place_columns import place_columns
+from aoti_debug.runs.show.text import place_columns
 
 MAX_SUSPECTS = 6
 _MAX_DOUBTFUL = 3

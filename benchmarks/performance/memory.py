@@ -23,10 +23,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.runs.run import runner
+from aoti_debug.runs.run import memory_meter, runner
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir import memory_file
 from aoti_debug.views.memory.lifetimes import run_memory
 from benchmarks import checkout
 from benchmarks.models.ordinary_models import ordinary
@@ -99,7 +98,7 @@ def measure(example: Example, device: str, folder: Path) -> Peak:
     )
     options = replace(recording_everything(package, folder / "runs"), level=3, calls=2, memory=True)
     run = runner.run(options, Observer()).run
-    calls = run_memory(run, memory_file.read(run.path)).calls
+    calls = run_memory(run, memory_meter.read_memory(run.path)).calls
     call = max((call for call in calls if call.kind is CallKind.MODEL), key=lambda call: call.peak_bytes)
     return Peak(call.peak_bytes, max(call.allocated), counted, call.launches[call.peak].id)
 

@@ -43,7 +43,8 @@ from aoti_debug.package.manifest import Constant, Kernel, Role
 from aoti_debug.package.pt2 import archive, program_weights
 from aoti_debug.package.weights_file import PackedWeights
 from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
-from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory, threads_json
+from aoti_debug.runs.run import memory_meter
+from aoti_debug.runs.rundir import device_activity, rescued_tensors, run_directory, threads_json
 from aoti_debug.runs.rundir.formats import journal, weight_reference
 from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadCall, ThreadsRecord
 from aoti_debug.triage.investigation import core_launch
@@ -162,7 +163,7 @@ def _memory(data: bytes, folder: Path) -> None:
     run.mkdir()
     for name, content in _run_files().items():
         (run / name).write_bytes(content)
-    (run / memory_file.NAME).write_bytes(data)
+    (run / memory_meter.MEMORY_FILE).write_bytes(data)
     _command(["memory", str(run)])
 
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.runs.ranks.agreement import AgreementReason
-from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
+from aoti_debug.runs.ranks.ranks_analysis import AgreementReason, RanksAnalysis, analyse
 from aoti_debug.runs.ranks.ranks_run import End, open_ranks
 from aoti_debug.runs.ranks.text import ranks_lines
 from tests.once import once

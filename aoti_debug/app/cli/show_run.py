@@ -29,7 +29,7 @@ from aoti_debug.runs.show.overview import BUDGET, excerpt, header, overview, tab
 
 if TYPE_CHECKING:
     from aoti_debug.app.cli.show_code import RunCode  # a plain `show` starts without it
-    from aoti_debug.runs.ranks.agreement import Expectation
+    from aoti_debug.runs.ranks.ranks_analysis import Expectation
 
 LIMIT = 400  # rows of a table
 MAX_IN_FULL = 3  # launches of one kernel that are shown in full
@@ -296,12 +296,12 @@ def show_ranks(path: Path, asked: ShowOptions) -> None:
     Raises:
         RunDirError: a record of a run cannot be read.
     """
-    from aoti_debug.runs.ranks import agreement, ranks_run  # a `show` of one process does without
+    from aoti_debug.runs.ranks import ranks_analysis, ranks_run  # a `show` of one process does without
     from aoti_debug.runs.ranks.ranks_analysis import analyse
     from aoti_debug.runs.ranks.text import document, ranks_lines
 
-    run, expected = ranks_run.open_ranks(path), agreement.Expectation(asked.agree, asked.sharded)
-    print_lines(_unmatched_warning(agreement.unmatched(run.recorded, expected)), err=True)
+    run, expected = ranks_run.open_ranks(path), ranks_analysis.Expectation(asked.agree, asked.sharded)
+    print_lines(_unmatched_warning(ranks_analysis.unmatched(run.recorded, expected)), err=True)
     analysis = analyse(run, expected)
     if asked.as_json:
         print_json(document(analysis))

@@ -9,10 +9,8 @@ from typing import Any
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.terminal_cells import Column
-from aoti_debug.runs.ranks.agreement import Agreement, Disagreement
-from aoti_debug.runs.ranks.clocks import Clocks
-from aoti_debug.runs.ranks.first_failure import RankFailure
-from aoti_debug.runs.ranks.ranks_analysis import Parting, RanksAnalysis, Waiting, shown_rank
+from aoti_debug.runs.ranks.first_failure import Clocks, RankFailure
+from aoti_debug.runs.ranks.ranks_analysis import Agreement, Disagreement, Parting, RanksAnalysis, Waiting, shown_rank
 from aoti_debug.runs.ranks.ranks_run import SECOND, End, RankRun
 from aoti_debug.runs.show import text
 

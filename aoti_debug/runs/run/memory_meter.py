@@ -1,4 +1,4 @@
-"""Counters of memory around each call of a model, in its process."""
+"""Counters of memory around each call of a model, in its process; memory.json in the run directory keeps them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,93 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from aoti_debug.runs.rundir import memory_file
-from aoti_debug.runs.rundir.memory_file import CallCounters, LaunchHeap, MeasuredMemory
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.runs.rundir.run_directory import parse_launch_id
 
+MEMORY_FILE = "memory.json"
+SNAPSHOT = "memory_snapshot.pickle"  # for https://pytorch.org/memory_viz
 WARM_UP = 2  # calls, at the beginning, that fill caches
 _KEPT_CALLS = 32  # per launch; longer lists would take memory from the heap that is measured
+
+
+@dataclass(frozen=True)
+class CallCounters:
+    """The counters of one call, in bytes.
+
+    Attributes:
+        resident: of the process before the call.
+        peak_resident: the most during it; 0 where the system does not tell.
+        allocated: by torch's CUDA allocator before the call; 0 on the CPU, as the next two.
+        peak_allocated: the most during it.
+        reserved: by that allocator from the device after the call.
+        heap: what malloc had handed out before the call; 0 where the C library does not tell.
+    """
+
+    resident: int
+    peak_resident: int
+    allocated: int = 0
+    peak_allocated: int = 0
+    reserved: int = 0
+    heap: int = 0
+
+
+@dataclass(frozen=True)
+class LaunchHeap:
+    """By how much more was allocated after a launch than before it, in calls that were measured.
+
+    Attributes:
+        launch: its number in the call.
+        bytes: the median of the calls.
+        least: of the calls.
+        calls: how many were measured.
+    """
+
+    launch: int
+    bytes: int
+    least: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class MeasuredMemory:
+    """The counters of a run.
+
+    Attributes:
+        steps: of the last call on the CPU: (nanoseconds since 1970, bytes that torch's allocator has handed out since
+            the call began) after each allocation and each free.
+        launches: of a run of several calls; () where the system does not count what is allocated.
+        without_snapshot: why there is no snapshot of the CUDA allocator; "" if there is one, or on the CPU.
+    """
+
+    calls: tuple[CallCounters, ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()
+    without_snapshot: str = ""
+    launches: tuple[LaunchHeap, ...] = ()
+
+
+def write_memory(measured: MeasuredMemory, run: Path) -> None:
+    """Writes the file into a run directory."""
+    atomic_write.write(run / MEMORY_FILE, json_data.to_text(measured, indent=None) + "\n")
+
+
+def read_memory(run: Path) -> MeasuredMemory:
+    """Reads the file of a run directory; without calls if there is none.
+
+    Raises:
+        RunDirError: it is damaged, or cannot be read.
+    """
+    try:
+        return json_data.read_file(
+            run, MEMORY_FILE, partial(json_data.from_data, MeasuredMemory), hint="run the package again"
+        )
+    except FileNotFoundError:
+        return MeasuredMemory()
 
 
 class _MallocInfo(ctypes.Structure):
@@ -149,10 +226,10 @@ class MemoryMeter:
     def write(self) -> None:
         """Writes the counters, and the snapshot, into the run directory."""
         if self._cuda is not None and not self._without_snapshot:
-            self._cuda.memory._dump_snapshot(str(self._run / memory_file.SNAPSHOT))
+            self._cuda.memory._dump_snapshot(str(self._run / SNAPSHOT))
             self._cuda.memory._record_memory_history(enabled=None)
         measured = MeasuredMemory(tuple(self._calls), self._steps, self._without_snapshot, self._launches.grown())
-        memory_file.write(measured, self._run)
+        write_memory(measured, self._run)
 
     def _profiler(self) -> Any:
         profiler = self._torch.profiler

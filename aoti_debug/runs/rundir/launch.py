@@ -13,9 +13,9 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.argument_values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
 from aoti_debug.runs.rundir.formats import journal_records
+from aoti_debug.runs.rundir.formats.journal import LaunchSource
 from aoti_debug.runs.rundir.formats.journal_index import Seen, unpack
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, Record, TensorFile, TensorStats
-from aoti_debug.runs.rundir.launch_source import LaunchSource
 
 
 class LaunchStatus(str, Enum):

@@ -15,17 +15,10 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import watchpoints
 from aoti_debug.runs.rundir.formats import journal_records
-from aoti_debug.runs.rundir.formats.journal import Journal
+from aoti_debug.runs.rundir.formats.journal import Journal, LaunchSource
 from aoti_debug.runs.rundir.formats.journal_index import Seen
-from aoti_debug.runs.rundir.formats.journal_records import (
-    CallBegin,
-    CallEnd,
-    LaunchKey,
-    Record,
-    TensorFile,
-)
+from aoti_debug.runs.rundir.formats.journal_records import CallBegin, CallEnd, LaunchKey, Record, TensorFile
 from aoti_debug.runs.rundir.launch import STATUS, Launch, LaunchStatus, ModelCall
-from aoti_debug.runs.rundir.launch_source import LaunchSource
 from aoti_debug.runs.rundir.watchpoints import Watchpoint, WatchpointRecord
 
 T = TypeVar("T")

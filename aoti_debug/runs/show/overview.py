@@ -23,8 +23,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launches
 from aoti_debug.runs.show.calls_and_replays import calls_text, replay_lines
-from aoti_debug.runs.show.place_columns import place_columns
-from aoti_debug.runs.show.text import hash_text, largest_magnitude
+from aoti_debug.runs.show.text import hash_text, largest_magnitude, place_columns
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
 
 _IN = " in "

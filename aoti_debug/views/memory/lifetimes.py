@@ -17,8 +17,8 @@ from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, entry_point
 from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Allocation, Form, Manifest
 from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.run.memory_meter import MeasuredMemory
 from aoti_debug.runs.rundir.launch import Argument, Launch
-from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.memory.storage_timeline import CallMemory, Memory, MemoryBlock, Use
 

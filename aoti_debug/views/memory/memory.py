@@ -18,11 +18,11 @@ from aoti_debug.base.machine.files import json_data, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
-from aoti_debug.runs.run import runner
+from aoti_debug.runs.run import memory_meter, runner
+from aoti_debug.runs.run.memory_meter import MeasuredMemory
 from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir import memory_file, run_directory
-from aoti_debug.runs.rundir.memory_file import MeasuredMemory
+from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.memory import storage_timeline
 from aoti_debug.views.memory.lifetimes import run_memory
@@ -61,7 +61,7 @@ class RunMemory:
     @property
     def snapshot(self) -> Path | None:
         """The file of the CUDA allocator's history; None if there is none."""
-        path = self.run.path / memory_file.SNAPSHOT
+        path = self.run.path / memory_meter.SNAPSHOT
         return path if path.is_file() else None
 
 
@@ -79,7 +79,7 @@ def memory(options: MemoryOptions, listener: StepListener | None = None) -> RunM
     run = _recorded(options, steps) if is_model else run_directory.open_run(options.what)
     if not run.launches:
         raise RunDirError(f"run {run.path.name} has no launch", hint="aoti-debug show says how it ended")
-    measured = memory_file.read(run.path)
+    measured = memory_meter.read_memory(run.path)
     model = options.what.name if is_model else run.info.model
     return RunMemory(run, run_memory(run, measured), measured, model)
 

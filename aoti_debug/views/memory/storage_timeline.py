@@ -15,8 +15,8 @@ from statistics import median
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.runs.run.memory_meter import LaunchHeap, MeasuredMemory
 from aoti_debug.runs.rundir.launch import Launch
-from aoti_debug.runs.rundir.memory_file import LaunchHeap, MeasuredMemory
 
 _LEAST = 512  # bytes per call; handles and small objects come and go
 _PER_RESULT = ((128 << 10, 1 << 10), (1 << 62, 10 << 10))  # what an allocator adds to a result smaller than the first

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.runs.show import text as shown
-from aoti_debug.runs.show.place_columns import place_columns
+from aoti_debug.runs.show.text import place_columns
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use, growth_per_call, kept_memory
 

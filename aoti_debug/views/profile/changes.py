@@ -13,7 +13,7 @@ from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.terminal_cells import Column
 from aoti_debug.package.manifest import Provenance, Site
-from aoti_debug.runs.show.place_columns import place_columns
+from aoti_debug.runs.show.text import place_columns
 from aoti_debug.views.profile.device_calls import MeasuredCall
 from aoti_debug.views.profile.site_work import SiteGroup
 

@@ -16,7 +16,7 @@ from aoti_debug.compare.modules import TIME_LEGEND
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show import text
-from aoti_debug.runs.show.place_columns import PlaceColumns, place_columns
+from aoti_debug.runs.show.text import PlaceColumns, place_columns
 from aoti_debug.views.profile.changes import change_lines
 from aoti_debug.views.profile.device_calls import DeviceCall, MeasuringCost, complete_calls
 from aoti_debug.views.profile.device_kernel import DeviceKernel

@@ -12,7 +12,7 @@ from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries, finite
-from aoti_debug.runs.show.place_columns import ModuleCell
+from aoti_debug.runs.show.text import ModuleCell
 from aoti_debug.views.report.page import PageParts, render
 from aoti_debug.views.summaries.measures import (
     PRECISIONS,

@@ -54,9 +54,9 @@ from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.ranks.text import ranks_lines
+from aoti_debug.runs.run.memory_meter import MeasuredMemory
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.timed_pairs import PairedTimes
-from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import Summaries
 from aoti_debug.runs.show.detail import detail

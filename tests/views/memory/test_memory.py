@@ -10,8 +10,8 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.runs.rundir import memory_file
-from aoti_debug.runs.rundir.memory_file import CallCounters, MeasuredMemory
+from aoti_debug.runs.run import memory_meter
+from aoti_debug.runs.run.memory_meter import CallCounters, MeasuredMemory
 from tests.built_model import Built
 from tests.schema import DOCS, problems
 from tests.views.memory.small_call import KIB, recorded
@@ -22,7 +22,7 @@ SCHEMA = json.loads((DOCS / "memory.schema.json").read_text())
 def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = recorded(tmp_path, calls=3)
     calls = tuple(CallCounters(10 * KIB + n * KIB, 14 * KIB) for n in range(3))
-    memory_file.write(MeasuredMemory(calls), run.path)
+    memory_meter.write_memory(MeasuredMemory(calls), run.path)
     assert main.run(["memory", str(run.path)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert lines == [
@@ -77,9 +77,9 @@ def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main.run(["memory", str(run.path), "-o", "x.html"]) == 2
     assert main.run(["memory", str(tmp_path / "nothing.pt2")]) == 3
     assert main.run(["memory", str(tmp_path / "nothing")]) == 6
-    (run.path / memory_file.NAME).write_text("{")
+    (run.path / memory_meter.MEMORY_FILE).write_text("{")
     with pytest.raises(RunDirError, match="damaged"):
-        memory_file.read(run.path)
+        memory_meter.read_memory(run.path)
     capsys.readouterr()
     assert main.run(["memory", str(run.path)]) == 6
     assert "hint: run the package again" in capsys.readouterr().err
@@ -87,9 +87,9 @@ def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("nothing"), lambda path: path.mkdir()])
 def test_counters_that_cannot_be_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    make(tmp_path / memory_file.NAME)
+    make(tmp_path / memory_meter.MEMORY_FILE)
     with pytest.raises(RunDirError, match=r"cannot read .*memory\.json: it is a ") as raised:
-        memory_file.read(tmp_path)
+        memory_meter.read_memory(tmp_path)
     assert raised.value.hint
 
 
@@ -103,7 +103,7 @@ def test_a_model_is_run_and_counted(
     found = json.loads(capsys.readouterr().out)
     assert problems(found, SCHEMA) == []
     assert len(found["calls"]) == len(found["measured"]) == 2
-    counted = max(count for _, count in memory_file.read(Path(found["path"])).steps)
+    counted = max(count for _, count in memory_meter.read_memory(Path(found["path"])).steps)
     assert found["peak"]["bytes"] == pytest.approx(counted, rel=0.01)
     assert found["peak"]["workspace"] == 0
     assert all(call["peak_resident"] >= call["resident"] > 0 for call in found["measured"])

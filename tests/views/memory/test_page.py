@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.runs.rundir.memory_file import MeasuredMemory
+from aoti_debug.runs.run.memory_meter import MeasuredMemory
 from aoti_debug.views.memory.lifetimes import call_memory, run_memory
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.page import COLOURS, HEIGHT, WIDTH, colours_of, page, picture, write

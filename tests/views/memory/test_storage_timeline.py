@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.runs.rundir import memory_file
-from aoti_debug.runs.rundir.memory_file import CallCounters, LaunchHeap, MeasuredMemory
+from aoti_debug.runs.run import memory_meter
+from aoti_debug.runs.run.memory_meter import CallCounters, LaunchHeap, MeasuredMemory
 from aoti_debug.views.memory.lifetimes import call_memory
 from aoti_debug.views.memory.storage_timeline import CallMemory, KeptMemory, Memory, growth_per_call, kept_memory
 from tests.built_model import build_model
@@ -66,13 +66,13 @@ def test_a_result_that_is_never_freed_may_be_kept(tmp_path: Path) -> None:
 
 def test_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = recorded(tmp_path, calls=8)
-    memory_file.write(measured(40 * KIB, LaunchHeap(1, 40 * KIB, 40 * KIB, 5)), run.path)
+    memory_meter.write_memory(measured(40 * KIB, LaunchHeap(1, 40 * KIB, 40 * KIB, 5)), run.path)
     assert main.run(["memory", str(run.path)]) == 1, "a launch keeps memory"
     assert (
         "  keeps    40.0 KiB per call in 7.1 cpp_fused_1, model.py:12: more was allocated after it than before it, its "
         "results left out, in each of 5 calls"
     ) in capsys.readouterr().out.splitlines()
-    memory_file.write(measured(40 * KIB), run.path)
+    memory_meter.write_memory(measured(40 * KIB), run.path)
     assert main.run(["memory", str(run.path)]) == 0
     assert "  keeps    no launch was seen to keep it" in capsys.readouterr().out.splitlines()
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.runs.rundir.memory_file import MeasuredMemory
+from aoti_debug.runs.run.memory_meter import MeasuredMemory
 from aoti_debug.views.memory.lifetimes import call_memory, workspaces
 from tests.views.memory.small_call import EVENTS, KIB, recorded
 

@@ -11,7 +11,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.terminal_cells import Column, Sentence
 from aoti_debug.package.manifest import Kernel, Kind
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.show.place_columns import ModuleCell
+from aoti_debug.runs.show.text import ModuleCell
 from aoti_debug.views.report import page, report, source_text
 from aoti_debug.views.report.page import (
     LIBRARIES,

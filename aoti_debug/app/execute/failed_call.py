@@ -55,11 +55,13 @@ class FailedCall:
         inputs: their file.
         why: what is known of the call: "its results are not finite".
         is_not_finite: its results are not finite, and the script went on.
+        has_returned: it returned results to the script.
         has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
         frozen: what torch computed from weights when it compiled the package (`freezing`) and the script has left,
             where it had replaced weights.
         packages: that the script has called.
         others: where nothing was seen in any package, the last call of each other one.
+        earlier: of a call that did not return, the first one of its package that did, with results that are finite.
     """
 
     run: RunDir
@@ -68,10 +70,12 @@ class FailedCall:
     inputs: Path | None
     why: str
     is_not_finite: bool = False
+    has_returned: bool = False
     has_other_weights: bool = False
     frozen: tuple[str, ...] = ()
     packages: int = 1
     others: tuple[FailedCall, ...] = ()
+    earlier: FailedCall | None = None
 
     def moved(self, old: Path, new: Path) -> FailedCall:
         """The call and its others when a directory was moved, in which their runs may lie.
@@ -80,11 +84,12 @@ class FailedCall:
             RunDirError: the records of a run cannot be read.
         """
         others = tuple(other.moved(old, new) for other in self.others)
+        earlier = None if self.earlier is None else self.earlier.moved(old, new)
         if not self.run.path.is_relative_to(old):
-            return replace(self, others=others)
+            return replace(self, others=others, earlier=earlier)
         place = new / self.run.path.relative_to(old)
         inputs = None if self.inputs is None else place / self.inputs.name
-        return replace(self, run=run_directory.open_run(place), inputs=inputs, others=others)
+        return replace(self, run=run_directory.open_run(place), inputs=inputs, others=others, earlier=earlier)
 
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
@@ -155,8 +160,21 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         return None
     chosen = max(known, key=_order)  # the first of equal ones
     call, why = _call_in_question(chosen)
-    others = () if _evidence(chosen) else _others(known, chosen)
-    return replace(_call_of(chosen, call, why), packages=len({one.package for one in known}), others=others)
+    return replace(
+        _call_of(chosen, call, why),
+        packages=len({one.package for one in known}),
+        others=() if _evidence(chosen) else _others(known, chosen),
+        earlier=None if call is None else _earlier(chosen, call),
+    )
+
+
+def _earlier(called: CalledPackage, call: KeptCall) -> FailedCall | None:
+    """The first call before one that did not return, with results that are finite; None if there is none."""
+    if call.end is KeptEnd.RETURNED:
+        return None
+    before = [one for one in called.calls if one.number < call.number and one.end is KeptEnd.RETURNED]
+    found = next((one for one in before if one.file.name != NOT_FINITE), None)
+    return None if found is None else _call_of(called, found, "it returned")
 
 
 def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCall:
@@ -172,6 +190,7 @@ def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCa
         inputs=_written(call, called.package, called.run.path),
         why=why,
         is_not_finite=call.file.name == NOT_FINITE,
+        has_returned=call.end is KeptEnd.RETURNED,
         has_other_weights=has_other_weights,
         frozen=_frozen(call, called.run.manifest),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.app.execute import operator_modules
 from aoti_debug.app.execute.execute import ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import FailedCall
-from aoti_debug.app.execute.unseen import Unseen, unseen_of, with_unseen
+from aoti_debug.app.execute.unseen import Unseen, is_of_own_operator, only_alone, unseen_of, with_earlier, with_unseen
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError
 from aoti_debug.base.machine import torch_settings
@@ -74,7 +74,7 @@ def triage_script(
         )
     script_folder = () if script.is_module else (Path(script.target).resolve().parent,)
     operator_modules.find_in(failed.package.parent, *script_folder)
-    unseen = unseen_of(executed, failed)
+    unseen = unseen_of(executed, failed, script)
     return triage_failed_call(
         failed, executed.verdict, options, listener, before=(step,), command=command, unseen=unseen
     )
@@ -108,7 +108,7 @@ def triage_failed_call(
     found: TriageDir | None = None
     steps, looked_into = list(before), list[tuple[FailedCall, Finding]]()
     try:
-        found = _triage(failed, verdict, options, listener, command)
+        found = _triage(failed, verdict, options, listener, command, unseen)
         steps += [step.later(earlier) for step in found.record.steps]
     except AotiDebugError as caught:
         error = caught
@@ -148,6 +148,7 @@ def _triage(
     options: TriageOptions,
     listener: StepListener | None,
     command: Sequence[str],
+    unseen: Unseen | None = None,
 ) -> TriageDir:
     """Triages a call alone; its finding says what was seen of it in the script, too."""
     options, began = replace(options, model=failed.package, inputs=failed.inputs), time.monotonic()
@@ -161,8 +162,14 @@ def _triage(
             found = _triage_with_calls(further, listener, command, before=found, passed=options.time_limit - left)
     for repro in {one.repro for one in (found.finding, *found.finding.also) if one.repro}:
         operator_modules.copy_beside(Path(repro), failed.package.parent)
-    finding = _with_what_was_seen(found.finding, failed, verdict)
+    finding = _with_what_was_seen(found.finding, failed, verdict, unseen)
     run = found.record.run if finding == found.finding else str(failed.run.path)
+    if failed.earlier is not None and is_of_own_operator(finding):
+        again = replace(options, inputs=failed.earlier.inputs, calls=1)
+        alone = again.recorded(failed.earlier.package, found.path / triage_directory.RUNS)
+        finding = with_earlier(
+            finding, failed, call=_call_text(failed), run=replace(alone, level=3, stall=options.stall)
+        )
     return replace(found, record=replace(found.record, finding=finding, run=run))
 
 
@@ -325,7 +332,9 @@ def _outcome(executed: ExecutedScript) -> str:
     )
 
 
-def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict | None) -> Finding:
+def _with_what_was_seen(
+    finding: Finding, failed: FailedCall, verdict: Verdict | None, unseen: Unseen | None = None
+) -> Finding:
     """A finding, where it is none, with what its run has shown: the call alone need not fail in the same way."""
     if failed.has_other_weights:
         others = "the script had replaced weights, which were not kept: here the model has those of its package"
@@ -333,6 +342,8 @@ def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict |
     if failed.frozen:
         finding = replace(finding, warnings=(*finding.warnings, _frozen_text(failed.frozen)))
     call = _call_text(failed)
+    if failed.has_returned and verdict is None and is_of_own_operator(finding):
+        return only_alone(finding, failed, call, unseen)
     if finding.kind.is_fault:
         if finding.kind != CONTRACT or verdict is None:
             return finding

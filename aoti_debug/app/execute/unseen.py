@@ -10,11 +10,18 @@ from aoti_debug.app.execute.failed_call import FailedCall
 from aoti_debug.app.execute.replacements import COMPILED
 from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile.cached_build import GRAPHS, PROGRAM
+from aoti_debug.base import wording
+from aoti_debug.base.abi import CallKind
+from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.frames import is_of_openmp
-from aoti_debug.runs.diagnosis.findings import CLEAN, HANG, INCOMPLETE, Finding
+from aoti_debug.repro.operators import is_of_torch
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, NONFINITE, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.script_process import UserScript
 
 
 @dataclass(frozen=True)
@@ -25,14 +32,16 @@ class Unseen:
         parts: that a clean triage leaves open.
         commands: that look into them.
         possible: a sentence on what may make a process of the script hang; "" without one.
+        recording: the command that runs the script once more and names the launch which first makes NaN or an infinity.
     """
 
     parts: tuple[str, ...]
     commands: tuple[str, ...]
     possible: str = ""
+    recording: str = ""
 
 
-def unseen_of(executed: ExecutedScript, failed: FailedCall) -> Unseen:
+def unseen_of(executed: ExecutedScript, failed: FailedCall, script: UserScript) -> Unseen:
     """The parts that one call says nothing about: the script's own end, graphs of `torch.compile` without a package."""
     parts, commands = [], []
     if executed.verdict is None and executed.exit_code and not (executed.killed or executed.ended_by):
@@ -44,7 +53,7 @@ def unseen_of(executed: ExecutedScript, failed: FailedCall) -> Unseen:
                 parts.append(f"the graph of {graph.line}, which ran in eager: {graph.eager}")
                 if graph.name:
                     commands.append(shlex.join(["aoti-debug", "triage", word_of(file.parent / graph.name / PROGRAM)]))
-    return Unseen(tuple(parts), tuple(commands), _of_fork(executed, failed))
+    return Unseen(tuple(parts), tuple(commands), _of_fork(executed, failed), _recording(script))
 
 
 def _of_fork(executed: ExecutedScript, failed: FailedCall) -> str:
@@ -65,3 +74,91 @@ def with_unseen(finding: Finding, unseen: Unseen | None) -> Finding:
     left = tuple(f"not looked into: {part}" for part in unseen.parts)
     kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
     return replace(finding, kind=kind, warnings=(*left, *finding.warnings), next=(*unseen.commands, *finding.next))
+
+
+def _recording(script: UserScript) -> str:
+    graphs = ("--torch-compile",) if script.torch_compile else ()
+    watch = ("--watch", "*: nan or inf", "--on-hit", "save")
+    return shlex.join(["aoti-debug", "exec", *graphs, *watch, *script.words])
+
+
+def is_of_own_operator(finding: Finding) -> bool:
+    """True if a finding says that an operator which is not torch's ended in a crash, an exception or not at all."""
+    operator = finding.where.operator if finding.where is not None else ""
+    return finding.kind in (FAULT, HANG) and "::" in operator and not is_of_torch(operator)
+
+
+def only_alone(finding: Finding, failed: FailedCall, call: str, unseen: Unseen | None) -> Finding:
+    """The rest of a fault of an operator that a call shows alone, and did not show where it was recorded.
+
+    There the call returned: the operator may use what that process had set up, so that the fault is none of the call.
+
+    Args:
+        finding: of the call alone.
+        call: "call 3".
+        unseen: of the script; None if it is not known.
+    """
+    operator = finding.where.operator if finding.where is not None else ""
+    alone = f"{call} returned where it was recorded; alone, in a process of its own: {finding.what}"
+    may = (
+        f"{operator} may need what the process had set up before, and what the process of the triage does not have; "
+        "--import of a module that sets it up may help"
+    )
+    left = replace(finding, possible=(may, *finding.possible))
+    if not failed.is_not_finite:
+        return replace(
+            left, kind=INCOMPLETE, what=f"{call} could not be repeated alone", warnings=(alone, *left.warnings)
+        )
+    return replace(
+        left,
+        kind=NONFINITE,
+        what=f"the results of {call} are not finite where it was recorded; the launch that makes them so is not known",
+        where=None,
+        origin=None,
+        evidence=(alone,),
+        stack=(),
+        signal="",
+        confirmed_by=(),
+        repro="",
+        next=(unseen.recording,) if unseen is not None and unseen.recording else (),
+    )
+
+
+def with_earlier(finding: Finding, failed: FailedCall, call: str, run: RunOptions) -> Finding:
+    """A fault of an operator with what a call does alone that returned before it, and the threads of both.
+
+    Where that one fails alone in the same operator, the fault says little about the inputs.
+
+    Args:
+        finding: of the call alone.
+        call: "call 3".
+        run: makes the earlier call.
+    """
+    earlier = failed.earlier
+    assert earlier is not None
+    assert finding.where is not None
+    operator = finding.where.operator
+    thread = _first_of_its_thread(failed, call)
+    evidence = (*finding.evidence, *([thread] if thread else []))
+    before = f"call {earlier.number}, which returned where it was recorded,"
+    try:
+        verdict = runner.run(run).verdict
+    except AotiDebugError as error:
+        note = f"{before} could not be made alone: {wording.first_line(str(error))}"
+        return replace(finding, evidence=evidence, warnings=(*finding.warnings, note))
+    if verdict is None or all(launch.kernel != operator for launch in verdict.suspects):
+        return replace(finding, evidence=(*evidence, f"{before} has no fault in {operator} alone"))
+    same = f"{before} ends in {operator} alone, too: {wording.first_line(verdict.what)}"
+    may = (
+        f"the inputs may not be the reason: {operator} may need what its process or its thread had set up before, and "
+        "alone it may fail for want of that"
+    )
+    return replace(finding, evidence=(*evidence, same), possible=(may, *finding.possible))
+
+
+def _first_of_its_thread(failed: FailedCall, call: str) -> str:
+    """A sentence on the call that a run ended in, if all calls before it were made by other threads; "" elsewhere."""
+    calls = [one for one in failed.run.timeline.calls if one.kind is CallKind.MODEL]
+    if len(calls) < 2 or calls[-1].ended or any(one.thread == calls[-1].thread for one in calls[:-1]):
+        return ""
+    return f"{call} was the first one of its thread: those before it were made by other threads"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from aoti_debug.runs.diagnosis.findings import Finding, Place
 FIRST_SCREEN = 11  # lines, with the one that names the report
 _SENTENCE = 3  # lines of a sentence on it
 _LABEL = 11
+_FOLDER = re.compile(r"\bat /(?:\S*/)?(?=\S)")
+_OF_SYSTEM = re.compile(r" at /(?:usr|lib)/")
 _LEAST = 16  # cells of a name or of a line of code that is shortened
 
 
@@ -100,7 +103,7 @@ def _first_screen(finding: Finding, width: int) -> list[str]:
     if place is not None:
         room = width - _LABEL
         model_line = "" if place.frame is None else _model_line(place.frame, room)
-        where = [line for line in (model_line, _short_place(place, room)) if line]
+        where = [line for line in (model_line, f"{_short_place(place, room)}{_source(finding, room)}") if line]
         lines += [f"  {label:<{_LABEL - 2}}{line}" for label, line in zip(("where", ""), where, strict=False)]
     if _has_origin(finding):
         origin = finding.origin or Place()
@@ -174,6 +177,16 @@ def _short_place(place: Place, width: int) -> str:
             shorter = terminal_cells.shorten_middle(name, max(terminal_cells.count(name) - missing, _LEAST))
             text = text.replace(name, shorter)
     return terminal_cells.shorten_middle(text, width)
+
+
+def _source(finding: Finding, width: int) -> str:
+    """ "  in mine::scale_cpu at scale.cpp:25" behind the launch of a user's operator, where there is room."""
+    place = finding.where
+    if place is None or "::" not in place.operator:
+        return ""
+    own = (frame for frame in finding.stack if not _OF_SYSTEM.search(frame))
+    frame = next((f"  in {_FOLDER.sub('at ', frame)}" for frame in own if _FOLDER.search(frame)), "")
+    return frame if terminal_cells.count(_short_place(place, width) + frame) <= width else ""
 
 
 def _place(label: str, place: Place, width: int) -> Iterator[str]:

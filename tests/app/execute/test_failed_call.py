@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ import torch
 
 from aoti_debug.app.execute import execute, replacements, triage_script
 from aoti_debug.app.execute import failed_call as failed_call_module
+from aoti_debug.app.execute.call_file import KeptEnd
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
-from aoti_debug.app.execute.unseen import unseen_of, with_unseen
+from aoti_debug.app.execute.unseen import unseen_of, with_earlier, with_unseen
 from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, GraphEntry
 from aoti_debug.base.errors import AotiDebugError, ArtifactError
 from aoti_debug.base.machine.files import json_data
@@ -32,8 +34,21 @@ from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import Constant
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, UNFINISHED, Finding, FindingKind
+from aoti_debug.runs.diagnosis.findings import (
+    CLEAN,
+    FAULT,
+    HANG,
+    INCOMPLETE,
+    NONFINITE,
+    UNFINISHED,
+    Finding,
+    FindingKind,
+    Place,
+)
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Report
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
@@ -48,6 +63,7 @@ from tests.factories import JournalWriter, make_manifest, site
 
 RUNNING = Exit(ExitKind.RUNNING)
 DEAD = 1 << 30  # no process has this number
+SCRIPT = UserScript("serve.py", ("80",))
 Write = Callable[[JournalWriter], object]
 
 
@@ -214,6 +230,73 @@ def test_what_a_call_ended_with_is_told_with_a_broken_contract(
     assert finding.evidence == (f"in the script, call 0 ended with: SIGSEGV (Segmentation fault){where}",)
     assert triage_script._with_what_was_seen(broken, found, None) == broken
     assert triage_script._with_what_was_seen(CRASHED, found, run.verdict) == CRASHED
+
+
+OWN = Finding(
+    FAULT,
+    "invalid memory access in mine::op.default",
+    Place("0.1", "mine::op.default", "mine::op.default"),
+    signal="SIGSEGV",
+    confirmed_by=("operator: SIGSEGV",),
+    next=("python repro.py",),
+)
+
+
+@pytest.mark.parametrize(
+    ("is_finite", "kind", "following"),
+    [
+        (False, NONFINITE, ("aoti-debug exec --watch '*: nan or inf' --on-hit save serve.py 80",)),
+        (True, INCOMPLETE, OWN.next),
+    ],
+)
+def test_a_fault_that_an_own_operator_has_only_alone_is_none_of_the_script(
+    tmp_path: Path, is_finite: bool, kind: FindingKind, following: tuple[str, ...]
+) -> None:
+    """It may need what the script had set up: the call returned there."""
+    run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
+    called = chosen(package(tmp_path / "a", run, is_finite=is_finite))
+    left = unseen_of(execute.ExecutedScript(0, failed=called), called, SCRIPT)
+    found = triage_script._with_what_was_seen(OWN, called, None, left)
+    assert (found.kind, found.next) == (kind, following)
+    alone = f"call 0 returned where it was recorded; alone, in a process of its own: {OWN.what}"
+    assert alone in (*found.evidence, *found.warnings)
+    assert found.possible[0].startswith("mine::op.default may need what the process had set up before")
+    generated = replace(OWN, where=Place("0.1", "cpp_fused_0"))
+    torchs = replace(OWN, where=Place("0.1", "aten.addmm.out", "aten.addmm.out"))
+    for other in (generated, torchs, replace(OWN, kind=CONTRACT)):
+        assert triage_script._with_what_was_seen(other, called, None, left) == other
+
+
+@pytest.mark.parametrize("fails_too", [True, False])
+def test_a_crash_of_an_own_operator_is_compared_with_a_call_that_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_too: bool
+) -> None:
+    def write(journal: JournalWriter) -> None:
+        returned(journal)
+        journal.thread += 1
+        journal.call_begin(1)
+        journal.launch_begin(0, 0, call=1)
+
+    crashed = ended(tmp_path / "of_a", write, signal="SIGSEGV")
+    kept = package(tmp_path / "a", crashed)
+    first = replace(kept.calls[0], number=0)
+    called = chosen(replace(kept, calls=(first, replace(first, number=1, end=KeptEnd.OPEN))))
+    assert called.earlier is not None
+    assert (called.number, called.earlier.number) == (1, 0)
+    suspects = [SimpleNamespace(kernel="mine::op.default")]
+    verdict = SimpleNamespace(suspects=suspects, what="SIGSEGV (Segmentation fault)")
+    again = SimpleNamespace(verdict=verdict if fails_too else None)
+    monkeypatch.setattr(runner, "run", lambda _: again)
+    found = with_earlier(OWN, called, "call 1", recording_everything(called.package, tmp_path))
+    before = "call 0, which returned where it was recorded,"
+    ends = "ends in mine::op.default alone, too: SIGSEGV (Segmentation fault)"
+    assert found.evidence == (
+        "call 1 was the first one of its thread: those before it were made by other threads",
+        f"{before} {ends if fails_too else 'has no fault in mine::op.default alone'}",
+    )
+    assert [sentence.partition(":")[0] for sentence in found.possible] == [
+        "the inputs may not be the reason"
+    ] * fails_too
 
 
 def test_where_nothing_was_seen_the_others_are_the_last_calls_of_the_other_packages(tmp_path: Path) -> None:
@@ -470,7 +553,7 @@ def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     (folder.parent / "latest").symlink_to(folder)
     called = FailedCall(run.run, packages / "package.pt2", 0, None, "nothing was seen in it")
     executed = execute.ExecutedScript(255, failed=called)  # as by sys.exit(-1)
-    left = unseen_of(executed, called)
+    left = unseen_of(executed, called, SCRIPT)
     assert [part.partition(":")[0] for part in left.parts] == [
         "why the script ended with exit code 255 (it may have written it to stderr)",
         "the graph of m.py",
@@ -481,7 +564,7 @@ def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     assert finding.warnings == tuple(f"not looked into: {part}" for part in left.parts)
     fault = Finding(FAULT, "it crashed")
     assert with_unseen(fault, left) == fault
-    assert unseen_of(replace(executed, exit_code=0), called).parts == left.parts[1:]
+    assert unseen_of(replace(executed, exit_code=0), called, SCRIPT).parts == left.parts[1:]
 
 
 @pytest.mark.parametrize(
@@ -502,7 +585,7 @@ def test_a_process_that_waits_for_openmp_may_be_a_fork(tmp_path: Path, library: 
     elsewhere = replace(elsewhere, info=replace(elsewhere.info, pid=other))
     called = FailedCall(run, tmp_path / "package.pt2", 0, None, "no end")
     executed = execute.ExecutedScript(1, others=(elsewhere,), failed=called, killed="no progress for 5 s")
-    left = unseen_of(executed, called)
+    left = unseen_of(executed, called, SCRIPT)
     found = with_unseen(Finding(HANG, "k did not end"), left)
     assert [" may be a fork " in sentence for sentence in found.possible] == [True] * says_so
 
@@ -522,7 +605,7 @@ def test_a_process_of_a_script_is_started_again_by_the_command_of_the_script(tmp
 def test_a_script_that_ended_well_or_was_ended_leaves_nothing_open(tmp_path: Path, end: dict[str, Any]) -> None:
     run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
     called = FailedCall(run.run, tmp_path / "package.pt2", 0, None, "nothing was seen in it")
-    left = unseen_of(execute.ExecutedScript(**end, failed=called), called)
+    left = unseen_of(execute.ExecutedScript(**end, failed=called), called, SCRIPT)
     assert left.parts == ()
     clean = Finding(CLEAN, "1 launch")
     assert with_unseen(clean, left) == clean

@@ -37,6 +37,27 @@ def test_the_first_screen_of_a_fault() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("operator", "stack", "width", "end"),
+    [
+        (
+            "mine::op.default",
+            ("lock at /usr/include/a.h:7", "mine::op at /home/u/op.cpp:9"),
+            99,
+            "  in mine::op at op.cpp:9",
+        ),
+        ("mine::op.default", ("mine::op at /home/u/op.cpp:9",), 50, ""),
+        ("mine::op.default", ("mine::op in libmine.so",), 99, ""),
+        ("aten.addmm.out", ("addmm at /home/u/op.cpp:9",), 99, ""),
+    ],
+)
+def test_the_line_of_an_own_operator_stands_behind_its_launch(
+    operator: str, stack: tuple[str, ...], width: int, end: str
+) -> None:
+    crashed = Finding(findings.FAULT, "invalid memory access", Place("0.3", operator, operator), stack=stack)
+    assert finding_lines(crashed, width)[1] == f"  where    0.3  {operator}{end}"
+
+
 def test_all_of_a_fault() -> None:
     full = replace(FAULT, possible=("the index may be index[5]",), warnings=("a note",))
     assert all_finding_lines(full, 80, "report/index.html") == [

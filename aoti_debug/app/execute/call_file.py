@@ -5,18 +5,21 @@ Tensors that share memory share it in the file, and those that torch reads negat
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import math
 import mmap
 import os
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 
@@ -63,6 +66,23 @@ class _Layouts:
 
 
 @dataclass(frozen=True)
+class Raised:
+    """An exception that a call raised.
+
+    Attributes:
+        error: "RuntimeError: …", the first line.
+        is_in_main_thread: one that nobody catches would end the process.
+    """
+
+    error: str
+    is_in_main_thread: bool
+
+
+def _raised_file(file: Path) -> Path:
+    return file.with_suffix(".raised.json")
+
+
+@dataclass(frozen=True)
 class KeptCall:
     """A call that was kept.
 
@@ -76,6 +96,14 @@ class KeptCall:
     end: KeptEnd
     began: int
     file: Path
+
+    @property
+    def raised(self) -> Raised | None:
+        """The exception that it raised; None where that was not written down."""
+        try:
+            return json_data.parse(Raised, _raised_file(self.file).read_bytes())
+        except (OSError, json_data.DamagedJsonError):
+            return None
 
     def tensors(self) -> list[torch.Tensor]:
         """Its tensors, on the CPU, with the strides that they had; those that shared memory share it.
@@ -169,6 +197,14 @@ class CallFile:
     def end(self, end: KeptEnd) -> None:
         """Says how the call ended."""
         self._memory[_END] = end
+
+    def raised(self, error: BaseException) -> None:
+        """Says that the call ended with an exception, and with which one if there is room."""
+        self.end(KeptEnd.RAISED)
+        is_in_main_thread = threading.current_thread() is threading.main_thread()
+        with contextlib.suppress(Exception):  # of its text, or a full disk: the script sees the error of its model
+            raised = Raised(wording.first_line(f"{type(error).__name__}: {error}"), is_in_main_thread)
+            _raised_file(self.path).write_text(json_data.to_text(raised), encoding="utf-8")
 
     def rename(self, name: str) -> None:
         """Gives the file another name, under which it stays as it is."""

@@ -18,6 +18,7 @@ from aoti_debug.app.execute.failed_call import (
     called_packages,
     failed_call,
     keep_refused_call,
+    with_caught,
 )
 from aoti_debug.app.execute.replacements import COMPILED, error_file, kept_error
 from aoti_debug.base.abi import Level, Variable
@@ -128,7 +129,9 @@ def execute(
             return _executed_ranks(path, ranks, report, chooses_call=chooses_call)
         stamped_directories.remove(path, base if is_new_base else None)
         return ExecutedScript(_exit_code(report, has_finding=False), killed=report.kill_reason)
-    called = _called_packages(path, info, report)
+    called = with_caught(
+        _called_packages(path, info, report), info.pid, report.returncode, is_ended_by_error=report.error is not None
+    )
     failed = failed_call(called) if chooses_call or any(one.ended.verdict is not None for one in called) else None
     _delete_kept(path)
     if failed is not None:
@@ -365,7 +368,7 @@ def _inner_runs(path: Path) -> list[Path]:
 
 def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
     opened = run_directory.open_run(path)
-    process = info.pid if opened.journal is None else opened.journal.header.pid
+    process = opened.info.pid if opened.journal is None else opened.journal.header.pid
     info = replace(info, device=opened.manifest.device)
     if process != info.pid:  # one that the script had started was the first to call a package
         return _finished_child(path, replace(info, pid=process), path, report)

@@ -23,6 +23,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import RunInfo
 
 NOTHING_SEEN = "nothing was seen in it"
+MAX_CAUGHT = 3  # whose inputs are written
 _FROZEN = "_frozen_param"  # begins the names that torch's constant folding gives
 _NOT_FINITE, _RAISED, _OPEN, _SUSPECTED, _CRASHED = range(2, 7)  # weights of evidence
 
@@ -33,16 +34,44 @@ class CalledPackage:
 
     Attributes:
         package: None if it was not found.
+        caught: the numbers of calls that were refused before they launched anything, with exceptions that were caught.
     """
 
     ended: DiagnosedRun
     package: Path | None
     calls: tuple[KeptCall, ...]
+    caught: frozenset[int] = frozenset()
 
     @property
     def run(self) -> RunDir:
         """Its run."""
         return self.ended.run
+
+    @property
+    def process(self) -> int:
+        """The number of its process."""
+        return self.run.info.pid if self.run.journal is None else self.run.journal.header.pid
+
+    @property
+    def uncaught(self) -> tuple[KeptCall, ...]:
+        """The calls that were kept, without those whose exceptions were caught."""
+        return tuple(call for call in self.calls if call.number not in self.caught)
+
+
+@dataclass(frozen=True)
+class CaughtCall:
+    """A call that was refused with an exception, after which the script went on.
+
+    Attributes:
+        number: of the call, from 0.
+        error: "RuntimeError: …", the first line.
+        inputs: their file; None where they were not written.
+    """
+
+    package: Path
+    number: int
+    error: str
+    inputs: Path | None
 
 
 @dataclass(frozen=True)
@@ -62,6 +91,7 @@ class FailedCall:
         packages: that the script has called.
         others: where nothing was seen in any package, the last call of each other one.
         earlier: of a call that did not return, the first one of its package that did, with results that are finite.
+        caught: refused calls of any package whose exceptions the script caught; it may be one of them.
     """
 
     run: RunDir
@@ -76,6 +106,7 @@ class FailedCall:
     packages: int = 1
     others: tuple[FailedCall, ...] = ()
     earlier: FailedCall | None = None
+    caught: tuple[CaughtCall, ...] = ()
 
     def moved(self, old: Path, new: Path) -> FailedCall:
         """The call and its others when a directory was moved, in which their runs may lie.
@@ -89,7 +120,11 @@ class FailedCall:
             return replace(self, others=others, earlier=earlier)
         place = new / self.run.path.relative_to(old)
         inputs = None if self.inputs is None else place / self.inputs.name
-        return replace(self, run=run_directory.open_run(place), inputs=inputs, others=others, earlier=earlier)
+        caught = tuple(
+            replace(call, inputs=None if call.inputs is None else place / call.inputs.name) for call in self.caught
+        )
+        own = replace(self, run=run_directory.open_run(place), inputs=inputs)
+        return replace(own, others=others, earlier=earlier, caught=caught)
 
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
@@ -106,7 +141,7 @@ def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPa
     found = []
     for one in ended:
         files = packages[(one.run.path / run_directory.MANIFEST).read_bytes()]
-        process = one.run.info.pid if one.run.journal is None else one.run.journal.header.pid
+        process = CalledPackage(one, None, ()).process
         called = (file for file in files if kept_inputs.kept_calls(path, process, file.stem, 0))
         package = next(called, files[0] if files else None)
         calls: list[KeptCall] = []
@@ -116,6 +151,43 @@ def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPa
     return tuple(found)
 
 
+def with_caught(
+    called: Sequence[CalledPackage], process: int, exit_code: int, *, is_ended_by_error: bool
+) -> tuple[CalledPackage, ...]:
+    """The packages with the calls of a process that were refused, and whose exceptions it caught.
+
+    All of them if its exit code is 0; all but the last call that raised if an exception of a model ended it; otherwise
+    that is not known, and counts as none. Exceptions in other threads end no process: nor is it known of those. A call
+    that had launched something has failed, whether that was caught or not: a server catches everything.
+
+    Args:
+        process: the script's own.
+    """
+    own = [one for one in called if one.process == process]
+    began = (call.began for one in own for call in one.calls if call.end is KeptEnd.RAISED)
+    last = max(began, default=None) if is_ended_by_error else None
+    if exit_code and last is None:
+        return tuple(called)
+    files = {call.file for one in own for call in _refused(one) if call.began != last and _is_in_main_thread(call)}
+    return tuple(
+        replace(one, caught=frozenset(call.number for call in one.calls if call.file in files)) for one in called
+    )
+
+
+def _refused(called: CalledPackage) -> Iterator[KeptCall]:
+    """Yields the calls that raised an exception before anything was launched; none where that cannot be told."""
+    if not called.run.manifest.inputs:  # which call of the run is which is not known after one with too many inputs
+        return
+    launched, begun = {launch.key.call for launch in called.run.launches}, dict(_begun(called))
+    for call in called.calls:
+        if call.end is KeptEnd.RAISED and begun.get(call) not in launched:
+            yield call
+
+
+def _is_in_main_thread(call: KeptCall) -> bool:
+    return call.raised is not None and call.raised.is_in_main_thread
+
+
 def keep_refused_call(path: Path, info: RunInfo) -> None:
     """Makes a run, without launches, of the first package of a script that refused its only calls before it launched.
 
@@ -123,19 +195,19 @@ def keep_refused_call(path: Path, info: RunInfo) -> None:
 
     Args:
         path: the run directory of the script, which has no run yet, or that of another package.
-        info: of the script's own process; those that it has started have no such runs.
+        info: of the script's own process, which comes before those that it has started.
     """
     name = run_directory.MANIFEST
     recorded = [file.read_bytes() for file in (*path.glob(name), *path.glob(f"process-*/{name}"))]
-    for file in sorted((path / run_directory.PACKAGES).glob("*.pt2")):
-        calls = kept_inputs.kept_calls(path, info.pid, file.stem, 0)
-        manifest = _manifest(file) if calls and all(call.end is KeptEnd.RAISED for call in calls) else None
-        if manifest is not None and manifest not in recorded:
-            folder = path
-            if recorded:
-                folder = path / f"process-{info.pid}-{len(recorded)}"
-                folder.mkdir()
-                run_json.write(info, folder)
+    for process in sorted(kept_inputs.processes(path), key=lambda process: process != info.pid):
+        for file in sorted((path / run_directory.PACKAGES).glob("*.pt2")):
+            calls = kept_inputs.kept_calls(path, process, file.stem, 0)
+            manifest = _manifest(file) if calls and all(call.end is KeptEnd.RAISED for call in calls) else None
+            if manifest is None or manifest in recorded:
+                continue
+            folder = path / f"process-{process}-{len(recorded)}" if recorded else path
+            folder.mkdir(exist_ok=True)
+            run_json.write(replace(info, pid=process), folder)
             (folder / name).write_bytes(manifest)
             return
 
@@ -160,12 +232,13 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         return None
     chosen = max(known, key=_order)  # the first of equal ones
     call, why = _call_in_question(chosen)
-    return replace(
+    found = replace(
         _call_of(chosen, call, why),
         packages=len({one.package for one in known}),
         others=() if _evidence(chosen) else _others(known, chosen),
         earlier=None if call is None else _earlier(chosen, call),
     )
+    return replace(found, caught=tuple(_caught(known, found)))
 
 
 def _earlier(called: CalledPackage, call: KeptCall) -> FailedCall | None:
@@ -175,6 +248,17 @@ def _earlier(called: CalledPackage, call: KeptCall) -> FailedCall | None:
     before = [one for one in called.calls if one.number < call.number and one.end is KeptEnd.RETURNED]
     found = next((one for one in before if one.file.name != NOT_FINITE), None)
     return None if found is None else _call_of(called, found, "it returned")
+
+
+def _caught(known: Sequence[CalledPackage], found: FailedCall) -> Iterator[CaughtCall]:
+    """Yields the calls whose exceptions were caught; the inputs of the first ones are written beside the run."""
+    calls = [(one.package, call) for one in known for call in one.calls if call.number in one.caught]
+    for at, (package, call) in enumerate(calls):
+        assert package is not None
+        is_written = at < MAX_CAUGHT and (package, call.number) != (found.package, found.number)
+        name = f"caught-{package.stem}-{call.number}.pt"
+        inputs = _written(call, package, found.run.path / name) if is_written else None
+        yield CaughtCall(package, call.number, "" if call.raised is None else call.raised.error, inputs)
 
 
 def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCall:
@@ -187,7 +271,7 @@ def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCa
         run=called.run,
         package=package,
         number=call.number,
-        inputs=_written(call, called.package, called.run.path),
+        inputs=_written(call, called.package, called.run.path / f"call-{call.number}.pt"),
         why=why,
         is_not_finite=call.file.name == NOT_FINITE,
         has_returned=call.end is KeptEnd.RETURNED,
@@ -221,7 +305,7 @@ def _frozen(call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
 def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[FailedCall, ...]:
     """The last calls of the other packages."""
     by_package = {one.package: one for one in reversed(known) if one.package != chosen.package}
-    return tuple(_call_of(one, _last(one.calls), NOTHING_SEEN) for one in reversed(by_package.values()))
+    return tuple(_call_of(one, _last(one), NOTHING_SEEN) for one in reversed(by_package.values()))
 
 
 def _order(called: CalledPackage) -> tuple[int, int]:
@@ -259,11 +343,11 @@ def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
             return raised, "it raised an exception"
         if not_finite is not None:
             return not_finite, "its results are not finite"
-        return _last(called.calls), NOTHING_SEEN
+        return _last(called), NOTHING_SEEN
     numbers = [launch.key.call for launch in verdict.suspects if launch.key.kind is CallKind.MODEL]
     guilty = next((call for call, in_run in _begun(called) if in_run in numbers), None)
     is_outside = not verdict.suspects and called.run.timeline.calls and all(x.ended for x in called.run.timeline.calls)
-    return guilty or _last(called.calls), f"{verdict.what}, outside of its calls" if is_outside else verdict.what
+    return guilty or _last(called), f"{verdict.what}, outside of its calls" if is_outside else verdict.what
 
 
 def _begun(called: CalledPackage) -> Iterator[tuple[KeptCall, int]]:
@@ -281,23 +365,23 @@ def _nothing(_: CalledPackage) -> KeptCall | None:
 
 
 def _raised(called: CalledPackage) -> KeptCall | None:
-    return next((call for call in called.calls if call.end is KeptEnd.RAISED), None)
+    return next((call for call in called.uncaught if call.end is KeptEnd.RAISED), None)
 
 
 def _not_finite(called: CalledPackage) -> KeptCall | None:
     return next((call for call in called.calls if call.file.name == NOT_FINITE), None)
 
 
-def _last(calls: Sequence[KeptCall]) -> KeptCall | None:
-    """The call that did not return, or the last one."""
+def _last(called: CalledPackage) -> KeptCall | None:
+    """The call that did not return, or the last one; one whose exception was caught only where there is no other."""
+    calls = called.uncaught or called.calls
     return max(calls, key=lambda call: (call.end is not KeptEnd.RETURNED, call.number), default=None)
 
 
-def _written(call: KeptCall, package: Path, folder: Path) -> Path:
+def _written(call: KeptCall, package: Path, path: Path) -> Path:
     """Writes the inputs of a call as a file for `--inputs`."""
     import torch
 
-    path = folder / f"call-{call.number}.pt"
     values: Any = tuple(call.tensors())
     if not manifest_beside(package).exists():  # of others, the structure of the inputs is not known before they run
         from aoti_debug.package.inputs import input_files  # only a call that failed needs it

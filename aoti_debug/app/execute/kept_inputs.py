@@ -71,6 +71,12 @@ def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCa
     return [call for file in files if (call := call_in(file)) is not None]
 
 
+def processes(run: Path) -> list[int]:
+    """The processes of which calls were kept."""
+    folders = (folder for folder in (run / FOLDER).glob("*") if folder.is_dir())
+    return sorted(int(folder.name) for folder in folders if folder.name.isdecimal())
+
+
 def kept_settings(run: Path, process: int) -> dict[str, Any] | None:
     """The settings of torch that a process had when it first called a model; None if they are not known."""
     return torch_settings.kept(run / FOLDER, process)
@@ -134,9 +140,9 @@ class KeptInputs(PackageUse):
         began = time.perf_counter() if file is None else file.filled
         try:
             results = run(inputs, *arguments, **keywords)
-        except BaseException:
+        except BaseException as error:
             if file is not None:
-                file.end(KeptEnd.RAISED)  # and no other call uses it
+                file.raised(error)  # and no other call uses it
             raise
         self._seconds_of_calls += time.perf_counter() - began
         if file is not None:

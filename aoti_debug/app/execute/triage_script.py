@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.app.execute import operator_modules
 from aoti_debug.app.execute.execute import ExecutedScript, execute
-from aoti_debug.app.execute.failed_call import FailedCall
+from aoti_debug.app.execute.failed_call import MAX_CAUGHT, FailedCall
 from aoti_debug.app.execute.unseen import Unseen, is_of_own_operator, only_alone, unseen_of, with_earlier, with_unseen
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError
@@ -136,7 +136,8 @@ def triage_failed_call(
         seen = Outcome(_seen(failed, verdict, error), failed.run)
         found = recorded(options, None, command, lambda *_: seen)
     finding = found.finding if failed.packages == 1 or found.finding.package else _of_call(found.finding, failed)
-    finding = with_unseen(_with_other_packages(finding, failed.others, looked_into), unseen)
+    finding = _with_caught(_with_other_packages(finding, failed.others, looked_into), failed)
+    finding = with_unseen(finding, unseen)
     record = replace(found.record, finding=finding, steps=tuple(steps))
     triage_directory.write(found.path, record)
     return replace(found, record=record)
@@ -306,6 +307,24 @@ def _with_other_packages(
     ]
     kind = INCOMPLETE if finding.kind == CLEAN and (seen or left) else finding.kind
     return replace(finding, kind=kind, warnings=(*notes, *finding.warnings), next=(*finding.next, *commands))
+
+
+def _with_caught(finding: Finding, failed: FailedCall) -> Finding:
+    """A finding with the refused calls whose exceptions the script caught, and the commands that look into them."""
+    if not failed.caught:
+        return finding
+    notes = [
+        f"call {call.number} of {call.package.name} raised {call.error}; the script caught that and went on"
+        for call in failed.caught[:MAX_CAUGHT]
+    ]
+    if more := len(failed.caught[MAX_CAUGHT:]):
+        notes.append(f"{wording.pluralize(more, 'more call')} raised before anything was launched; the script went on")
+    commands = [
+        shlex.join(["aoti-debug", "triage", word_of(call.package), "--inputs", word_of(call.inputs)])
+        for call in failed.caught
+        if call.inputs is not None
+    ]
+    return replace(finding, warnings=(*notes, *finding.warnings), next=(*finding.next, *commands))
 
 
 def _is_model(path: Path) -> bool:

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -18,7 +20,14 @@ import torch
 from aoti_debug.app.execute import execute, replacements, triage_script
 from aoti_debug.app.execute import failed_call as failed_call_module
 from aoti_debug.app.execute.call_file import KeptEnd
-from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
+from aoti_debug.app.execute.failed_call import (
+    NOTHING_SEEN,
+    CalledPackage,
+    FailedCall,
+    called_packages,
+    failed_call,
+    with_caught,
+)
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
 from aoti_debug.app.execute.unseen import unseen_of, with_earlier, with_unseen
@@ -132,8 +141,10 @@ def test_a_call_with_a_wrong_number_of_inputs(tmp_path: Path, monkeypatch: pytes
     assert torch.equal(only, torch.ones(2))
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_call_that_is_refused_before_it_begins_is_the_one_that_failed(tmp_path: Path, is_first: bool) -> None:
+@pytest.mark.parametrize(("is_first", "is_child"), [(True, False), (False, False), (True, True), (False, True)])
+def test_a_call_that_is_refused_before_it_begins_is_the_one_that_failed(
+    tmp_path: Path, is_first: bool, is_child: bool
+) -> None:
     """As one with a wrong number of inputs: there is no run of its package."""
     path = tmp_path / "run"
     package(path, ended(tmp_path / "first", returned))
@@ -151,6 +162,8 @@ def test_a_call_that_is_refused_before_it_begins_is_the_one_that_failed(tmp_path
         (path / run_directory.MANIFEST).write_text(json_data.to_text(make_manifest(site("k"))))
         (path / "packages/a.json").write_bytes((path / run_directory.MANIFEST).read_bytes())
     run_json.write(info, path)
+    if is_child:
+        info = replace(info, pid=os.getpid() + 1)
     for _ in range(2):
         failed_call_module.keep_refused_call(path, info)
     folders = [file.parent for file in path.glob(f"**/{run_directory.MANIFEST}")]
@@ -180,6 +193,87 @@ def test_a_refused_call_is_not_blamed_for_a_later_one(tmp_path: Path) -> None:
             calls.call(refuse, inputs)
     found = chosen(replace(called, calls=tuple(kept_calls(tmp_path / "b", os.getpid(), "a", 0))))
     assert (found.number, found.why) == (1, "SIGSEGV (Segmentation fault)")
+
+
+def calls_of(folder: Path, *inputs: int, launching: Sequence[int] = (), thread: bool = False) -> CalledPackage:
+    """A package of two inputs whose calls had so many: those that had not two, and those that launched, have raised."""
+
+    def write(journal: JournalWriter) -> None:
+        for call in range(inputs.count(2)):
+            if call:
+                journal.call_begin(call)
+            journal.launch(0, 0, call=call)
+            journal.call_end(call, launches=1)
+
+    run = ended(folder / "run", write, exit_=Exit(ExitKind.CLEAN))
+    manifest = replace(make_manifest(site("k")), inputs=("x", "y"))
+    (run.run.path / run_directory.MANIFEST).write_text(json_data.to_text(manifest))
+    file = folder / "packages/a.pt2"
+    file.parent.mkdir()
+    file.with_suffix(".json").touch()
+    kept = KeptInputs(str(file), folder, "a", keeps_all=True)
+
+    def call(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if len(tensors) != 2 or int(tensors[0][0]) in launching:
+            raise RuntimeError("expected inputs vector size to be 2")
+        return tensors
+
+    def work() -> None:
+        for number, count in enumerate(inputs):
+            with suppress(RuntimeError):
+                kept.call(call, [torch.full((2,), float(number))] * count)
+
+    if thread:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(work).result()
+    else:
+        work()
+    opened = DiagnosedRun(run_directory.open_run(run.run.path))
+    return CalledPackage(opened, file, tuple(kept_calls(folder, os.getpid(), "a", 0)))
+
+
+def looked_into(called: CalledPackage, exit_code: int = 0, *, is_ended_by_error: bool = False) -> FailedCall:
+    found = with_caught([called], called.process, exit_code, is_ended_by_error=is_ended_by_error)
+    return chosen(*found)
+
+
+def test_a_refused_call_that_the_script_caught_is_a_note(tmp_path: Path) -> None:
+    called = calls_of(tmp_path, 2, 1, 2)
+    found = looked_into(called)
+    assert (found.number, found.why) == (2, NOTHING_SEEN)
+    (caught,) = found.caught
+    assert (caught.number, caught.error) == (1, "RuntimeError: expected inputs vector size to be 2")
+    assert caught.inputs is not None
+    assert len(torch.load(caught.inputs)) == 1
+    finding = triage_script._with_caught(Finding(CLEAN, "2 launches", next=("look",)), found)
+    refused = "RuntimeError: expected inputs vector size to be 2"
+    said = f"call 1 of a.pt2 raised {refused}; the script caught that and went on"
+    assert (finding.kind, finding.warnings) == (CLEAN, (said,))
+    assert finding.next == ("look", f"aoti-debug triage {word_of(caught.package)} --inputs {word_of(caught.inputs)}")
+    assert looked_into(called, 1).number == 1, "what ended the script is not known"
+    assert looked_into(called, 1, is_ended_by_error=True).number == 1
+    assert with_caught([called], called.process + 1, 0, is_ended_by_error=False) == (called,), "of another process"
+
+
+def test_the_exception_that_ended_the_script_was_not_caught(tmp_path: Path) -> None:
+    found = looked_into(calls_of(tmp_path, 1, 2, 3), 1, is_ended_by_error=True)
+    assert (found.number, [call.number for call in found.caught]) == (2, [0])
+
+
+def test_a_call_that_failed_in_a_launch_is_looked_into_though_it_was_caught(tmp_path: Path) -> None:
+    assert looked_into(calls_of(tmp_path, 2, 2, 2, launching=(1,))).number == 1
+
+
+def test_whether_another_thread_caught_what_a_call_raised_is_not_known(tmp_path: Path) -> None:
+    assert looked_into(calls_of(tmp_path, 2, 1, 2, thread=True)).number == 1
+
+
+def test_where_every_call_was_refused_the_last_one_is_looked_into(tmp_path: Path) -> None:
+    found = looked_into(calls_of(tmp_path, 1, 1, 1, 1, 1))
+    assert (found.number, len(found.caught)) == (4, 5)
+    assert [call.inputs is None for call in found.caught] == [False, False, False, True, True]
+    notes = triage_script._with_caught(CRASHED, found).warnings
+    assert notes[3:] == ("2 more calls raised before anything was launched; the script went on",)
 
 
 def test_of_equal_packages_the_one_that_the_process_has_called(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from aoti_debug.app.cli.options import CallOptions, CodeOptions
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package import recording_settings
 from aoti_debug.package.recording_settings import SiteFilter
@@ -139,14 +139,24 @@ def show_run(asked: ShowOptions) -> None:
 
 
 def _print_triage(asked: ShowOptions) -> bool:
-    """Prints all of the finding of the triage that is named, or is the newest; True if it has no run to show."""
+    """Prints all of the finding of the triage that is named, or is the newest; True if it has no run to show.
+
+    Raises:
+        RunDirError: the triage cannot be read, and has no run.
+    """
     found = recorded_runs.find(asked.what)
     if found is None or not found.is_of_triage:
         return False
     from aoti_debug.runs.show.finding import all_finding_lines, with_relative_paths  # a run does without
     from aoti_debug.triage.results import triage_directory
 
-    finding = with_relative_paths(triage_directory.open_triage(found.directory).finding)
+    try:
+        finding = with_relative_paths(triage_directory.open_triage(found.directory).finding)
+    except RunDirError as error:
+        if found.run is None:
+            raise
+        print_lines([f"the finding of this triage cannot be shown: {error}", ""], columns=asked.columns)
+        return False
     print_lines([*all_finding_lines(finding, asked.columns), ""], columns=asked.columns)
     return found.run is None
 

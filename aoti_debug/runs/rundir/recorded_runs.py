@@ -142,12 +142,15 @@ def _recorded(path: Path) -> FoundRun | None:
 
 
 def _run_of_triage(path: Path) -> Path | None:
-    """The run that its record names; None if there is none inside of it: a record that was received may name any."""
+    """The run that its record names; None if there is none inside of it: a record that was received may name any.
+
+    The newest one inside of it where the record cannot be read.
+    """
     try:
-        name = json.loads((path / TRIAGE).read_bytes()).get("run")
+        name = json.loads((path / TRIAGE).read_bytes())["run"]
         run = (path / name).resolve() if isinstance(name, str) else None
-    except (OSError, ValueError, AttributeError):
-        return None
+    except (OSError, ValueError, TypeError, KeyError):
+        run = _newest_run(path / _INNER[0])
     inside = run is not None and run.is_relative_to(path.resolve()) and stamped_directories.has(run, run_json.NAME)
     return run if inside else None
 

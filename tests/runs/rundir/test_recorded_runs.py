@@ -114,6 +114,16 @@ def test_a_triage_names_no_run_outside_of_it(home: Path, name: object) -> None:
     assert found.run is None
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 99}', ""])
+def test_a_triage_whose_record_is_damaged_has_the_newest_of_its_runs(home: Path, text: str) -> None:
+    a_run(home / "triages" / SECOND / "runs", FIRST)
+    path = a_run(home / "triages" / SECOND / "runs", SECOND)
+    (home / "triages" / SECOND / "triage.json").write_text(text)
+    found = recorded_runs.find(SECOND)
+    assert found is not None
+    assert (found.run, found.is_of_triage) == (path.resolve(), True)
+
+
 def test_a_triage_that_was_killed_has_the_newest_of_its_runs(home: Path) -> None:
     a_run(home / "triages" / SECOND / "runs", FIRST)
     path = a_run(home / "triages" / SECOND / "runs", SECOND)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -70,6 +71,21 @@ def test_a_triage_is_shown_with_its_whole_finding(
     assert any(line.startswith("run 2026") for line in lines)
     assert show(*([f"triages/{made.path.name}"] if named else []), "--json") == 0
     assert json.loads(capsys.readouterr().out)["finding"]["kind"] == "fault"
+
+
+def test_a_triage_whose_record_is_damaged_shows_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = subjects.triage(Path("aoti-debug/triages"))
+    (made.path / triage_directory.NAME).write_text("{")
+    assert show(f"triages/{made.path.name}") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("the finding of this triage cannot be shown: ")
+    assert any(line.startswith("run 2026") for line in lines)
+    shutil.rmtree(made.path / "runs")
+    assert show(str(made.path)) == 6
+    assert "triage.json is damaged" in capsys.readouterr().err
 
 
 def test_a_triage_without_a_run_is_its_finding(

@@ -7,6 +7,7 @@ compute as before: what comes into a module from outside, its weights too, and w
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +26,14 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.compare.modules import module_of_path
 from aoti_debug.compare.what_if.replay_session import ReplaySession
-from aoti_debug.compare.what_if.rounding import OutputEffect, changes, effects, largest_error
+from aoti_debug.compare.what_if.rounding import Changed, OutputEffect, changes, effects, largest_error
 from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.instrument.frontend.worker.graph_nodes import module_path, mutated_nodes
-from aoti_debug.package.pt2 import load_program
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.pt2 import archive, load_program
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
+from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -50,6 +53,10 @@ class CastRequest:
         to: the dtype.
         kept: the modules that compute as before, their paths cut after `depth` names.
         output: the file to write.
+        package: of the program as it is, which knows what the model takes; "": the program is not called.
+        inputs: their file; "" for those in the package.
+        calls: how often it is called.
+        returned: the folder for what the last call returns in eager.
     """
 
     program: str
@@ -57,6 +64,10 @@ class CastRequest:
     kept: tuple[str, ...]
     depth: int | None
     output: str
+    package: str = ""
+    inputs: str = ""
+    calls: int = 1
+    returned: str = ""
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 
@@ -69,11 +80,13 @@ class CastProgram:
         modules: those with casts.
         operators: how many operators compute in the narrower dtype, or how many tensors are cast there and back.
         left: operators of these modules that compute as before, and why.
+        refusal: the error that it ends with in eager; "" if it returns.
     """
 
     modules: tuple[str, ...] = ()
     operators: int = 0
     left: tuple[str, ...] = ()
+    refusal: str = ""
 
     def text(self, to: str) -> str:
         """ "66 operators in bfloat16, in 15 modules", "12 tensors cast there and back, in 3 modules".
@@ -88,13 +101,14 @@ class CastProgram:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuiltProposal:
+class BuiltProposal(Changed):
     """The program with casts in the modules of a proposal, built and run.
 
     Attributes:
         program: the exported program that was written.
         casts: what was cast in it.
         effects: on the outputs, against the package as it is; () if it was not run.
+        eager: the same of the program with casts in eager, which rounds after each operator; () if that is not known.
         failure: why it was not built or run; "" if it was.
         exit_code: of the command line for that failure.
     """
@@ -102,13 +116,14 @@ class BuiltProposal:
     program: Path
     casts: CastProgram = CastProgram()
     effects: tuple[OutputEffect, ...] = ()
+    eager: tuple[OutputEffect, ...] = ()
     failure: str = ""
     exit_code: int = EXIT_CLEAN
 
     @cached_property
-    def error(self) -> float:
-        """The largest change of an output."""
-        return largest_error(self.effects)
+    def eager_error(self) -> float:
+        """The largest change of an output in eager; 0 if it is not known."""
+        return largest_error(self.eager)
 
 
 class _Casts:
@@ -305,7 +320,25 @@ def with_casts(request: CastRequest) -> CastProgram:
     program.graph_module.graph.lint()
     program.graph_module.recompile()
     torch.export.save(program, request.output)
-    return CastProgram(modules=tuple(casts.modules), operators=casts.count, left=tuple(casts.left))
+    refusal = _call_in_eager(program, request) if request.package else ""
+    return CastProgram(modules=tuple(casts.modules), operators=casts.count, left=tuple(casts.left), refusal=refusal)
+
+
+def _call_in_eager(program: ExportedProgram, request: CastRequest) -> str:
+    """Saves what the program returns; the error if it returns nothing."""
+    import torch
+
+    inputs = input_files.given_or_embedded(archive.inspect(Path(request.package)), request.inputs or None)
+    try:
+        module: Any = program.module()
+        with torch.no_grad():
+            for _ in range(request.calls):
+                args, kwargs = copy.deepcopy((inputs.args, dict(inputs.kwargs)))
+                result = module(*args, **kwargs)
+        saved_outputs.save(result, Path(request.returned))
+    except Exception as error:  # noqa: BLE001  # of any operator
+        return wording.first_line(str(error)) or type(error).__name__
+    return ""
 
 
 def built_with_casts(
@@ -342,7 +375,13 @@ def built_with_casts(
     except AotiDebugError as error:
         failure = wording.first_line(str(error))
         return BuiltProposal(program=program, casts=casts, failure=failure, exit_code=error.exit_code)
-    return BuiltProposal(program=program, casts=casts, effects=effects(after.outputs, before.outputs))
+    eager = saved_outputs.saved(Path(request.returned)) if request.returned else {}
+    return BuiltProposal(
+        program=program,
+        casts=casts,
+        effects=effects(after.outputs, before.outputs),
+        eager=effects(eager, before.outputs),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

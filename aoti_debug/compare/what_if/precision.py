@@ -12,7 +12,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
 from aoti_debug.compare.what_if.cast_program import BuiltProposal, CastRequest, built_with_casts
 from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
 from aoti_debug.compare.what_if.rounding import (
+    Changed,
     Headroom,
     OutputEffect,
     effects,
@@ -77,7 +77,7 @@ class PrecisionOptions(ModelCalls):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundedPart:
+class RoundedPart(Changed):
     """A part of a model, rounded alone.
 
     Attributes:
@@ -93,14 +93,9 @@ class RoundedPart:
     effects: tuple[OutputEffect, ...]
     refused: tuple[str, ...] = ()
 
-    @cached_property
-    def error(self) -> float:
-        """The largest change of an output."""
-        return largest_error(self.effects)
-
 
 @dataclass(frozen=True)
-class RoundedParts:
+class RoundedParts(Changed):
     """A run in which all parts but some are rounded at once.
 
     Attributes:
@@ -109,11 +104,6 @@ class RoundedParts:
 
     kept: tuple[str, ...]
     effects: tuple[OutputEffect, ...]
-
-    @cached_property
-    def error(self) -> float:
-        """The largest change of an output."""
-        return largest_error(self.effects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +166,15 @@ class RoundedModel:
     def is_open(self) -> bool:
         """True if all parts may be rounded by what was tried, which leaves out what kernels would round in themselves.
 
-        Not of float8: operators do not compute in it.
+        So it is of a build, if the same program in eager changes the outputs by more than is allowed. Without a build
+        not of float8: operators do not compute in it.
         """
-        proposal = self.proposal
-        is_clean = proposal is not None and not proposal.kept and self.built is None
-        return is_clean and not self.target.name.startswith("float8") and bool(self.unrounded_inside)
+        proposal, built = self.proposal, self.built
+        if proposal is None or proposal.kept:
+            return False
+        if built is not None:
+            return not self.is_refuted and built.eager_error > self.tolerance
+        return not self.target.name.startswith("float8") and bool(self.unrounded_inside)
 
     @property
     def is_fine(self) -> bool:
@@ -311,6 +305,10 @@ class _Rounding:
             kept=tuple(kept),
             depth=options.depth,
             output=str(self._folder / f"{self._target.name}.pt2"),
+            package=str(session.options.package),
+            inputs=str(before.run.inputs or ""),
+            calls=session.options.calls,
+            returned=str(self._folder / "casts_in_eager"),
             imports=code.imports,
             libraries=tuple(map(str, code.libraries)),
         )

@@ -184,11 +184,22 @@ def _built(found: RoundedModel) -> Iterator[str]:
     how = f"at most {limit}" if built.error <= found.tolerance else f"MORE than {limit}: the proposal is not confirmed"
     what = built.casts.text(found.target.name)
     yield f"  built    a program with {what}: its own kernels change the outputs by {error_text(built.error)}, {how}"
+    yield from _in_eager(built, limit, is_within=built.eager_error <= found.tolerance)
     for reason in built.casts.left[:_MAX_NAMED]:
         yield f"  note     not cast: {reason}"
     if len(built.casts.left) > _MAX_NAMED:
         yield f"  note     and {len(built.casts.left) - _MAX_NAMED} more operators that were not cast"
     yield f"  program  {built.program}"
+
+
+def _in_eager(built: BuiltProposal, limit: str, *, is_within: bool) -> Iterator[str]:
+    """Yields what the program with casts returns in eager."""
+    if built.casts.refusal:
+        yield f"  eager    not known: the program with casts ends in eager with: {built.casts.refusal}"
+    elif built.eager:
+        fused = "it may be so only where kernels are fused as in this build"
+        end = f"at most {limit}" if is_within else f"MORE than {limit}: {fused}"
+        yield f"  eager    the same program, rounded after each operator: {error_text(built.eager_error)}, {end}"
 
 
 def precision_document(found: RoundedModel) -> dict[str, Any]:
@@ -251,6 +262,7 @@ def _built_document(built: BuiltProposal) -> dict[str, Any]:
         "error": None if built.failure else json_data.number(built.error),
         "snr_db": None if built.failure else decibels(built.error),
         "outputs": [_effect_document(effect) for effect in built.effects],
+        "eager_error": json_data.number(built.eager_error) if built.eager else None,
         "failure": built.failure or None,
     }
 

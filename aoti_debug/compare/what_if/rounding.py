@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,17 @@ def _choices(actual: Path, expected: Path, shape: tuple[int, ...]) -> OtherChoic
         return None
     chosen = [np.where(np.isnan(of), -np.inf, of).argmax(axis=1) for of in rows]
     return OtherChoices(len(chosen[0]), int((chosen[0] != chosen[1]).sum()))
+
+
+class Changed:
+    """Something that was done to a model, with its effects on the outputs."""
+
+    effects: tuple[OutputEffect, ...]
+
+    @cached_property
+    def error(self) -> float:
+        """The largest change of an output."""
+        return largest_error(self.effects)
 
 
 def largest_error(of: Iterable[OutputEffect]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from torch import Tensor, nn
 
 from aoti_debug.compare.modules import WHOLE
 from aoti_debug.compare.what_if.cast_program import CastProgram, CastRequest, with_casts
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 
 
 class Several(nn.Module):
@@ -132,3 +137,28 @@ def test_what_was_overwritten_is_read(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(Overwritten(), (X,)), path)
     _, other = cast(path, tmp_path, "bfloat16")
     assert torch.allclose(other.module()(X), X * 6 + 1, atol=0.1)
+
+
+class Variance(nn.Module):
+    """E[x²] - E[x]², of which little is left where the squares are rounded to bfloat16."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.square().mean(-1) - x.mean(-1).square() + 1e-3).sqrt()
+
+
+def test_the_program_is_called_in_eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it rounds after each operator, which a fused kernel does not."""
+    x = 20 + torch.randn(16, 64, generator=torch.Generator().manual_seed(0)) / 8
+    path, returned = tmp_path / "variance.pt2", tmp_path / "returned"
+    torch.export.save(torch.export.export(Variance(), (x,)), path)
+    given = [Inputs((x,), {})]
+    monkeypatch.setattr(input_files, "given_or_embedded", lambda *_: given[0])
+    request = CastRequest(
+        program=str(path), to="bfloat16", kept=(), depth=None, output=str(tmp_path / "cast.pt2"), package=str(path)
+    )
+    request = replace(request, returned=str(returned))
+    assert with_casts(request).refusal == ""
+    deviation = open_tensor(saved_outputs.saved(returned)[0]).numbers()
+    assert abs(deviation - float(x.std())).max() > 1
+    given[0] = Inputs((), {})
+    assert "x" in with_casts(request).refusal

@@ -99,6 +99,7 @@ def test_the_proposal_is_built_with_casts(wrong: Wrong, tmp_path: Path) -> None:
     expected, _ = state.module()(x)
     eager = float((narrow - expected).norm() / expected.norm())
     assert built["error"] == pytest.approx(eager, rel=1.0)
+    assert built["eager_error"] == pytest.approx(eager, rel=1e-3)
 
 
 def test_a_build_that_does_not_confirm_the_proposal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +121,10 @@ def test_a_build_that_does_not_confirm_the_proposal(tmp_path: Path, monkeypatch:
     lines = precision_lines(confirmed, 200)
     assert "  built    a program with 7 operators in float16, in 2 modules: its own kernels change" in "\n".join(lines)
     assert lines[-2:] == ["  note     not cast: aten.topk.default: not implemented", "  program  float16.pt2"]
+    in_eager = replace(every, built=replace(built, eager=(effect(0.5),)))
+    assert (in_eager.is_fine, in_eager.exit_code) == (False, 8)
+    assert "0.5, MORE than 0.01: it may be so only where kernels are fused" in "\n".join(precision_lines(in_eager, 200))
+    assert replace(every, built=replace(built, eager=(effect(0.002),))).exit_code == 0
     worse = replace(every, built=replace(built, effects=(effect(0.5),)))
     assert not worse.is_fine
     refuted = precision_lines(worse, 200)

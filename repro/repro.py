@@ -14,7 +14,6 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package import recording_settings
 from aoti_debug.package.manifest import Kind, Manifest
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
-from aoti_debug.repro.folder import check_free, default_path, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate_texts import generate, kind_of
 from aoti_debug.repro.recorded_launch import (
     RecordedLaunch,
@@ -24,6 +23,7 @@ from aoti_debug.repro.recorded_launch import (
     require_inputs,
     require_trust,
 )
+from aoti_debug.repro.repro_files import check_free, default_path, tensor_files, write_file, write_folder
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir.formats.stored_tensor import bytes_of
 from aoti_debug.runs.rundir.launch import Launch
@@ -132,7 +132,7 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
     if options.one_file is None:
         write_folder(path, contents, arguments, _header(recorded, opened.manifest), force=options.force)
     else:
-        from aoti_debug.repro.single_file import single_file  # makes an archive; a folder does without it
+        from aoti_debug.repro.repro_files import single_file  # makes an archive; a folder does without it
 
         write_file(path, single_file(contents, tensors, options.one_file), force=options.force)
     size = sum(bytes_of(file) for file in tensors.values())

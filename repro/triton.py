@@ -12,8 +12,7 @@ from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
-from aoti_debug.repro.triton_meta import Specialisation, specialisation
-from aoti_debug.repro.triton_source import TritonSource, standalone_source
+from aoti_debug.repro.triton_source import Specialisation, TritonSource, specialisation, standalone_source
 
 _CTYPES = {  # by what a Triton signature calls a type
     "i1": "c_int32",

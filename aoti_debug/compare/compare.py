@@ -42,9 +42,8 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.recording_settings import EVERYTHING, SiteFilter
-from aoti_debug.repro.evidence import FAILED, gather
-from aoti_debug.repro.modes import Mode, modes, this_machine
 from aoti_debug.repro.repro import ReproOptions, write_repro
+from aoti_debug.repro.run_repro import FAILED, Mode, gather, modes, this_machine
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import ModelCalls, RunOptions, check_inputs, recording_everything

@@ -21,7 +21,7 @@ from aoti_debug.base.machine.exhaustion import bytes_of
 from aoti_debug.base.machine.files import results_home, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.files.stamped_directories import LATEST
-from aoti_debug.repro.folder import is_repro
+from aoti_debug.repro.repro_files import is_repro
 from aoti_debug.runs.diagnosis.findings import Tone
 from aoti_debug.runs.rundir import ranks_directory, recorded_runs, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import name_hint

@@ -13,8 +13,7 @@ import torch
 
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.repro.templates.triton_kernel import TritonKernel, compile_kernel
-from aoti_debug.repro.triton_meta import specialisation
-from aoti_debug.repro.triton_source import TritonSource, standalone_source
+from aoti_debug.repro.triton_source import TritonSource, specialisation, standalone_source
 
 
 def compiled(kernel: Kernel, source: str, helpers: str, folder: Path) -> bytes:

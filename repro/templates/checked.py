@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 
 from .accesses import Access, CodeLine, LoadedIndex
-from .addresses import reach
 from .checked_source import NotCheckableError, checked_source, parameters_of
 from .cpp_build import CppCompiler, library_of
+from .memory import reach
 
 HEADER = Path(__file__).with_name("checked_pointer.h")
 KINDS = ("load", "store", "atomic", "element", "pointer", "check", "division")  # as in the header

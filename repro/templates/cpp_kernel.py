@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import torch
 
-from .address_sanitizer import Runtime, runtime_of
 from .checked import CheckedCalls
 from .cpp_build import CppCompiler, library_of
 from .kernel import NATIVE, Findings, Number, Programs, Settings
+from .sanitizers import Runtime, runtime_of
 
 __all__ = ["CppCompiler", "CppKernel"]
 

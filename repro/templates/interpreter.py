@@ -21,17 +21,9 @@ import triton.language as tl
 from triton.runtime.jit import mangle_type
 
 from .interpreter_builder import CheckedBuilder, Handle
-from .interpreter_formats import encode, is_encoded, numpy_dtype
 from .interpreter_language import Language, python_function
-from .interpreter_memory import CheckedMemory
-from .interpreter_report import (
-    MACHINERY,
-    AccessCollector,
-    Interpretation,
-    Program,
-    line_of,
-)
-from .interpreter_shadow import Shadow, with_shadow
+from .interpreter_memory import MACHINERY, AccessCollector, CheckedMemory, Interpretation, Program, line_of
+from .interpreter_values import Shadow, encode, is_encoded, numpy_dtype, with_shadow
 from .kernel import NotInterpretableError
 
 __all__ = ["Interpretation", "NotInterpretableError", "interpret"]

@@ -9,29 +9,26 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
 from .accesses import Access, LoadedIndex
-from .interpreter_formats import (
+from .interpreter_libdevice import asm_function, fused, library_function
+from .interpreter_memory import AccessCollector, CheckedMemory, OutOfBounds, current_line
+from .interpreter_values import (
+    ALWAYS,
+    KEY,
     Array,
+    IndexLoad,
+    Shadow,
     atomic_function,
     decode,
+    element_at,
     encode,
     encode_towards_zero,
     is_encoded,
-    numpy_dtype,
-    to_integers,
-)
-from .interpreter_libdevice import asm_function, fused, library_function
-from .interpreter_memory import CheckedMemory, OutOfBounds
-from .interpreter_report import AccessCollector, current_line
-from .interpreter_shadow import (
-    ALWAYS,
-    KEY,
-    IndexLoad,
-    Shadow,
-    element_at,
     join_shadows,
     mask_union,
+    numpy_dtype,
     select_shadow,
     shadow_of,
+    to_integers,
     with_shadow,
 )
 from .kernel import NotInterpretableError

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .accesses import Access, LoadedIndex
-from .addresses import reach
+from .memory import reach
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 

@@ -15,11 +15,10 @@ from typing import Literal
 import torch
 
 from .accesses import Access, lines_of
-from .addresses import Extent, extents_of, placed
 from .child import ReplayReport
 from .compare import index_of, unequal_bits
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
-from .memory import Block, LaunchMemory, Result, fill, memory_of
+from .memory import Block, Extent, LaunchMemory, Result, extents_of, fill, memory_of, placed
 from .options import Options
 from .verdict import judge_findings
 

@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from . import address_sanitizer, compute_sanitizer, guilty_program
+from . import sanitizers, verdict
 from .accesses import Access, lines_of
-from .addresses import Extent, extents_of, locate_accesses
 from .child import ChildExit, ReplayReport, run_child
 from .cpp_kernel import CHECKED, CppKernel
 from .job import AS_RECORDED, FAILED, FAULT, Job
-from .memory import LaunchMemory, fill, separate_memory
+from .memory import Extent, LaunchMemory, extents_of, fill, locate_accesses, separate_memory
 from .options import Options
 
 TRIAL = "sanitize "  # a child's --trial; what follows names the tool
@@ -66,14 +65,14 @@ def _fill(job: Job, memory: LaunchMemory, tool: str) -> None:
 
 def _cuda(job: Job, options: Options, report: ReplayReport, reports: Path) -> int:
     tool, log = options.sanitize, reports / "report"
-    before = compute_sanitizer.command(compute_sanitizer.find(), tool, log)
+    before = sanitizers.command(sanitizers.find_compute_sanitizer(), tool, log)
     words = [*options.words(), "--trial", f"{TRIAL}{tool}"]
     ended = run_child(
         words, before=before, environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, text="kept", seconds=HANG_SECONDS
     )
     text = log.read_text(errors="replace") if log.exists() else ""
     name, script = f"compute-sanitizer {tool}", Path(sys.argv[0])
-    accesses = compute_sanitizer.parse(text)
+    accesses = sanitizers.parse_cuda_report(text)
     return _say(job, name, ended, report, accesses, _lines(script, script.name), pointers_in(script))
 
 
@@ -88,11 +87,11 @@ def _cpp(job: Job, kernel: CppKernel, options: Options, report: ReplayReport, re
     runtime = kernel.sanitizer()
     library = kernel.build(replace(settings, sanitize="address"))
     words = [*options.words(), "--trial", f"{TRIAL}address"]
-    environment = address_sanitizer.environment(runtime, reports)
+    environment = sanitizers.environment(runtime, reports)
     ended = run_child(words, environment=environment, text="kept", seconds=HANG_SECONDS)
     text = "\n".join([ended.text, *(path.read_text(errors="replace") for path in sorted(reports.iterdir()))])
     source = library.with_suffix(".cpp")
-    accesses = address_sanitizer.parse(text, source)
+    accesses = sanitizers.parse_compiler_report(text, source)
     return _say(job, "AddressSanitizer and UBSan", ended, report, accesses, _lines(source, "SOURCE"))
 
 
@@ -113,7 +112,7 @@ def _say(
         return FAILED
     if accesses:
         print(f"{job.title}: {name}: {len(accesses)} report{'' if len(accesses) == 1 else 's'}")
-        guilty_program.remember(job.folder, accesses)
+        verdict.remember(job.folder, accesses)
         for access in locate_accesses(accesses, extents, text, named):
             report.access(access)
             for line in lines_of(access):

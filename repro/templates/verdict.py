@@ -1,16 +1,81 @@
-"""Prints the result of a launch: its outputs against the recorded ones, and the back end's findings."""
+"""The result of a launch: judged and printed, written by `--evidence`, and what of it the debugger needs."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
 import torch
 
-from . import guilty_program
+from .accesses import Access, lines_of
 from .child import ReplayReport
 from .compare import OutputComparison, compare, kind, program_text
-from .job import AS_RECORDED, DIFFERS, FAULT, Job
+from .cpp_build import build_directory
+from .job import AS_RECORDED, DIFFERS, FAILED, FAULT, NO_FAULT, Job
 from .kernel import NATIVE
 from .memory import LaunchArgument, Result
 from .options import Options
+
+_FILE = "guilty_program.json"
+
+Triple = tuple[int, int, int]
+OUTCOMES = {AS_RECORDED: "as recorded", DIFFERS: "differs", FAULT: "fault", NO_FAULT: "no fault"}
+LOOKS_FOR_FAULTS = ("sanitize", "poison")  # options whose code 0 means that no fault was found
+OPERATOR = "operator"  # the mode of a launch that has no kernel of its own
+
+
+def remember(folder: Path, accesses: Iterable[Access]) -> None:
+    """Keeps the block of the first access that has one, and its thread; nothing where the folder cannot be written."""
+    for access in accesses:
+        if access.program is not None:
+            thread = re.search(r"thread \((\d+),(\d+),(\d+)\)", access.thread)
+            found = {"block": access.program, "thread": [int(n) for n in thread.groups()] if thread else None}
+            with suppress(OSError):
+                (build_directory(folder) / _FILE).write_text(json.dumps(found))
+            return
+
+
+def stopped_in(folder: Path, grid: Sequence[int], programs: Sequence[Triple]) -> tuple[Triple | None, Triple | None]:
+    """The block and the thread that a debugger stops in: the first of `programs`, otherwise those that were kept.
+
+    Raises:
+        ValueError: the program is not in the grid.
+    """
+    size = (*grid, 1, 1, 1)[:3]
+    if not programs:
+        block, thread = remembered(folder)
+        return (block, thread) if block is not None and _is_in(block, size) else (None, None)
+    if not _is_in(programs[0], size):
+        named = ",".join(map(str, programs[0]))
+        raise ValueError(f"--program {named} is not in the grid of {'x'.join(map(str, size))}, counted from 0")
+    return programs[0], None
+
+
+def remembered(folder: Path) -> tuple[Triple | None, Triple | None]:
+    """The block and the thread that were kept; None where they are not known."""
+    try:
+        found = json.loads((build_directory(folder) / _FILE).read_text())
+        return _triple(found["block"]), _triple(found["thread"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, None
+
+
+def _is_in(block: Triple, grid: Sequence[int]) -> bool:
+    return all(0 <= index < size for index, size in zip(block, grid, strict=True))
+
+
+def _triple(numbers: object) -> Triple | None:
+    if not isinstance(numbers, list) or len(numbers) != 3:
+        return None
+    x, y, z = (int(number) for number in numbers)
+    return x, y, z
 
 
 def judge(job: Job, options: Options, report: ReplayReport, tensors: dict[str, torch.Tensor]) -> int:
@@ -23,7 +88,7 @@ def judge_findings(job: Job, report: ReplayReport) -> int:
     findings = job.findings()
     if findings is None:
         return 0
-    guilty_program.remember(job.folder, findings.accesses)
+    remember(job.folder, findings.accesses)
     if findings.outside:
         print(f"{job.title}: {_count(findings.outside, 'out-of-bounds access', 'out-of-bounds accesses')}")
     for access in findings.accesses:
@@ -74,3 +139,76 @@ def _strides(tensor: torch.Tensor | Result) -> list[int]:
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
+
+
+class CopiedStream:
+    """A text stream that keeps a copy of what is written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.text: list[str] = []
+
+    def write(self, text: str) -> int:
+        """Writes the text and keeps a copy."""
+        self.text.append(text)
+        return self.stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def lines(self) -> list[str]:
+        """The lines that were written."""
+        return "".join(self.text).splitlines()
+
+
+def run_with_evidence(job: Job, options: Options, path: Path, run: Callable[[ReplayReport], int]) -> int:
+    """Calls `run`, writes the evidence file however it ends, and returns the exit code.
+
+    Raises:
+        SystemExit: `run` does, or the file cannot be written.
+    """
+    report, output = ReplayReport(None), CopiedStream(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(output):
+            code = run(report)
+    except (SystemExit, Exception) as error:
+        report.what = report.what or str(error)
+        _write(path, _evidence(job, options, report, FAILED, output.lines()))
+        raise
+    _write(path, _evidence(job, options, report, code, output.lines()))
+    return code
+
+
+def _evidence(job: Job, options: Options, report: ReplayReport, code: int, lines: list[str]) -> dict[str, object]:
+    outcome = OUTCOMES.get(code, "failed")
+    if code == AS_RECORDED and options.option in LOOKS_FOR_FAULTS:
+        outcome = OUTCOMES[NO_FAULT]
+    return {
+        "title": job.title,
+        "mode": options.backend or OPERATOR,
+        "option": options.option,
+        "sanitize": options.sanitize,
+        "outcome": outcome,
+        "code": code,
+        "what": report.what.partition("\n")[0].rstrip(":") or _what(job, report, code, lines),
+        "accesses": [access.evidence() for access in report.accesses],
+        "lines": lines,
+    }
+
+
+def _what(job: Job, report: ReplayReport, code: int, lines: list[str]) -> str:
+    """The first wrong access, or else the first line printed about the launch; "" if there is no fault."""
+    if report.accesses:
+        return lines_of(report.accesses[0])[0]
+    summaries = (line.removeprefix(job.title) for line in lines if line.startswith(job.title))
+    return "" if code in (AS_RECORDED, NO_FAULT) else next(summaries, "").lstrip(": ")
+
+
+def _write(path: Path, content: dict[str, object]) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise SystemExit(f"cannot write {path}: {error.strerror}") from error

@@ -11,8 +11,8 @@ import aoti_debug
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.repro import ReproOptions, write_repro
+from aoti_debug.repro.run_repro import gather
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.launch import LaunchStatus

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.repro.templates.compute_sanitizer import find_cuda_program
+from aoti_debug.repro.templates.sanitizers import find_cuda_program
 from tests.repro.planted_triton import row_maxima_repro
 from tests.repro.repro_launches import replay
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.repro.templates.compute_sanitizer import find_cuda_program
+from aoti_debug.repro.templates.sanitizers import find_cuda_program
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner

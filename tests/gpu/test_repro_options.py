@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from aoti_debug.package.manifest import Kind, Role
-from aoti_debug.repro.evidence import gather
-from aoti_debug.repro.templates import compute_sanitizer
+from aoti_debug.repro.run_repro import gather
+from aoti_debug.repro.templates import sanitizers
 from tests.repro.planted_triton import row_maxima_repro
 from tests.repro.repro_launches import LaunchBuilder, replay, write
 
@@ -33,7 +33,7 @@ def one_row_more(source: str) -> str:
 
 def needs_sanitizer() -> None:
     try:
-        compute_sanitizer.find()
+        sanitizers.find_compute_sanitizer()
     except SystemExit as error:
         pytest.skip(str(error))
 

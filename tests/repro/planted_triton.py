@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate_texts import generate
+from aoti_debug.repro.repro_files import write_folder
 from tests.repro.repro_launches import manifest
 from tests.repro.triton_launches import KERNEL, row_maxima, with_kernel
 

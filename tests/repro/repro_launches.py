@@ -34,9 +34,9 @@ from aoti_debug.package.manifest import (
     Site,
 )
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.folder import TEMPLATES, write_folder
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedRun, RecordedSlot
+from aoti_debug.repro.repro_files import TEMPLATES, write_folder
 from tests.operator_schemas import registered
 
 RUN = RecordedRun(Path("aoti-debug/runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu", "0.1.0")

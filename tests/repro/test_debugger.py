@@ -4,18 +4,59 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from aoti_debug.package.manifest import Kind, Role
-from aoti_debug.repro.templates import cpp_build, guilty_program
+from aoti_debug.repro.templates import cpp_build, verdict
 from aoti_debug.repro.templates.accesses import Access
-from aoti_debug.repro.templates.debugger import argument_lines
+from aoti_debug.repro.templates.debugger import (
+    Breakpoint,
+    argument_lines,
+    cuda_commands,
+    gdb_commands,
+    kernel_variables,
+)
 from aoti_debug.repro.templates.memory import LaunchMemory
 from tests.repro.planted_triton import row_maxima_repro
 from tests.repro.repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
+
+GOLDEN = Path(__file__).parent.parent / "golden/debugger"
+CPP = Breakpoint("0.3 cpp_fused_relu_1", "cpp_fused_relu_1", {"in_ptr0": "arg_buf3", "out_ptr0": "arg_l_weight_view"})
+CUDA = Breakpoint("0.2 lookup_kernel_0", "lookup_kernel", {}, (5, 0, 1), (96, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cpp.gdb", gdb_commands(CPP, batch=False)),
+        ("cpp_batch.gdb", gdb_commands(CPP, batch=True)),
+        ("cuda.gdb", cuda_commands(CUDA, batch=False)),
+        ("cuda_batch.gdb", cuda_commands(CUDA, batch=True)),
+        ("cuda_anywhere.gdb", cuda_commands(replace(CUDA, block=None, thread=None), batch=True)),
+    ],
+)
+def test_command_files(golden: Callable[[Path, str], None], name: str, text: str) -> None:
+    golden(GOLDEN / name, text)
+
+
+def test_no_variable_is_a_register_or_two_arguments() -> None:
+    arguments = {"in_ptr0": "sp", "in_ptr1": "a.b", "in_ptr2": "a_b", "in_ptr3": "größe"}
+    assert kernel_variables(arguments) == {
+        "in_ptr0": "arg_sp",
+        "in_ptr1": "arg_a_b",
+        "in_ptr2": "arg_a_b_2",
+        "in_ptr3": "arg_gr__e",
+    }
+
+
+def test_a_block_without_a_thread_is_entered_at_its_first() -> None:
+    assert "cuda block 5,0,1 thread 0,0,0\n" in cuda_commands(replace(CUDA, thread=None), batch=False)
+
 
 TITLE = "0.3 cpp_fused_planted_0"
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
@@ -128,10 +169,10 @@ def test_no_more_than_the_first_values_is_copied() -> None:
 
 def test_the_block_of_an_option_has_no_remembered_thread(tmp_path: Path) -> None:
     thread = "thread (96,0,0) in block (1,0,0)"
-    guilty_program.remember(tmp_path, [Access("sanitizer", thread=thread, program=(1, 0, 0))])
-    assert guilty_program.stopped_in(tmp_path, (4,), ()) == ((1, 0, 0), (96, 0, 0))
-    assert guilty_program.stopped_in(tmp_path, (1,), ()) == (None, None)
-    assert guilty_program.stopped_in(tmp_path, (4,), ((3, 0, 0),)) == ((3, 0, 0), None)
+    verdict.remember(tmp_path, [Access("sanitizer", thread=thread, program=(1, 0, 0))])
+    assert verdict.stopped_in(tmp_path, (4,), ()) == ((1, 0, 0), (96, 0, 0))
+    assert verdict.stopped_in(tmp_path, (1,), ()) == (None, None)
+    assert verdict.stopped_in(tmp_path, (4,), ((3, 0, 0),)) == ((3, 0, 0), None)
 
 
 def test_a_block_outside_of_the_grid(tmp_path: Path) -> None:
@@ -148,17 +189,17 @@ def test_the_program_is_remembered_where_the_folder_cannot_be_used(
     monkeypatch.setattr(cpp_build, "_elsewhere", lambda: private)
     (tmp_path / "build").mkdir()
     (tmp_path / "build").chmod(0o777)
-    guilty_program.remember(tmp_path, [Access("bounds", program=(3, 0, 1))])
+    verdict.remember(tmp_path, [Access("bounds", program=(3, 0, 1))])
     assert (private / "guilty_program.json").exists()
-    assert guilty_program.remembered(tmp_path) == ((3, 0, 1), None)
+    assert verdict.remembered(tmp_path) == ((3, 0, 1), None)
 
 
 def test_the_program_that_a_finding_names_is_remembered(tmp_path: Path) -> None:
-    assert guilty_program.remembered(tmp_path) == (None, None)
-    guilty_program.remember(tmp_path, [Access("sanitizer"), Access("bounds", program=(3, 0, 1))])
-    assert guilty_program.remembered(tmp_path) == ((3, 0, 1), None)
+    assert verdict.remembered(tmp_path) == (None, None)
+    verdict.remember(tmp_path, [Access("sanitizer"), Access("bounds", program=(3, 0, 1))])
+    assert verdict.remembered(tmp_path) == ((3, 0, 1), None)
     named = Access("sanitizer", thread="thread (96,0,0) in block (5,0,0)", program=(5, 0, 0))
-    guilty_program.remember(tmp_path, [named])
-    assert guilty_program.remembered(tmp_path) == ((5, 0, 0), (96, 0, 0))
+    verdict.remember(tmp_path, [named])
+    assert verdict.remembered(tmp_path) == ((5, 0, 0), (96, 0, 0))
     (tmp_path / "build/guilty_program.json").write_text("{}")
-    assert guilty_program.remembered(tmp_path) == (None, None)
+    assert verdict.remembered(tmp_path) == (None, None)

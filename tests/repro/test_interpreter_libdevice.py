@@ -16,8 +16,8 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from aoti_debug.repro.templates.interpreter import NotInterpretableError, interpret
-from aoti_debug.repro.templates.interpreter_formats import Array
 from aoti_debug.repro.templates.interpreter_libdevice import asm_function, library_function
+from aoti_debug.repro.templates.interpreter_values import Array
 from tests.repro import interpreter_inductor_kernels
 
 DECLARED = inspect.getsource(importlib.import_module("triton.language.extra.cuda.libdevice"))

@@ -13,9 +13,9 @@ from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.package.manifest import CType, Form, Kind, OperatorSchema, Parameter, ProxyArgument, Role
 from aoti_debug.repro import proxy
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate_texts import generate, kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
+from aoti_debug.repro.repro_files import write_folder
 from tests.operator_schemas import registered
 from tests.repro.repro_launches import LaunchBuilder, manifest, replay
 

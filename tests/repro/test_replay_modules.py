@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.repro.folder import TEMPLATES, modules_of, needed_by
+from aoti_debug.repro.repro_files import TEMPLATES, modules_of, needed_by
 
 
 @pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.py")), ids=lambda path: path.name)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate_texts import generate
+from aoti_debug.repro.repro_files import write_folder
 from aoti_debug.repro.templates import machine_code, triton_kernel
 from aoti_debug.repro.templates.compile_time import constexpr_next_power_of_2, if_mask
 from aoti_debug.repro.templates.kernel import Settings

@@ -22,8 +22,7 @@ from aoti_debug.instrument.builder.build import BuildSummary
 from aoti_debug.instrument.wrapper import model_variables
 from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.pt2 import archive
-from aoti_debug.repro.evidence import Evidence
-from aoti_debug.repro.modes import Mode
+from aoti_debug.repro.run_repro import Evidence, Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, INCOMPLETE, UNFINISHED, Finding, FindingKind, place_of
 from aoti_debug.runs.run.runner import RunResult

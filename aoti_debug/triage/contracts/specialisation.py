@@ -9,7 +9,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.argument_values import Number
 from aoti_debug.package.manifest import CType, Kernel, Manifest
-from aoti_debug.repro.triton_meta import Specialisation, specialisation
+from aoti_debug.repro.triton_source import Specialisation, specialisation
 from aoti_debug.runs.rundir.launch import Grid, GridArgument, Launch
 
 DIVISOR = 16  # of "tt.divisibility"

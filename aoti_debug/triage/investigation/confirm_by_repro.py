@@ -23,9 +23,8 @@ from aoti_debug.compare.what_if.replacements import ResultSource, Substitution
 from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
 from aoti_debug.compare.what_if.what_if import Recovery, WhatIf, what_if
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.repro.evidence import FAILED, Evidence, gather
-from aoti_debug.repro.modes import Mode, modes, this_machine
 from aoti_debug.repro.repro import ReproOptions, write_repro
+from aoti_debug.repro.run_repro import FAILED, Evidence, Mode, gather, modes, this_machine
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.runner import RunResult

@@ -15,7 +15,7 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.argument_values import Tensor, unravel
 from aoti_debug.package.manifest import Role
-from aoti_debug.repro.evidence import Evidence, SeenAccess
+from aoti_debug.repro.run_repro import Evidence, SeenAccess
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.kernel_source.model_lines import access_line

@@ -13,8 +13,7 @@ import pytest
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.steps import Steps
-from aoti_debug.repro.evidence import Evidence
-from aoti_debug.repro.modes import Mode
+from aoti_debug.repro.run_repro import Evidence, Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding, Place
 from aoti_debug.runs.run.runner import RunResult

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from aoti_debug.base.machine.steps import Steps
-from aoti_debug.repro.evidence import Evidence
-from aoti_debug.repro.modes import Mode
+from aoti_debug.repro.run_repro import Evidence, Mode
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.investigation import confirm_by_repro

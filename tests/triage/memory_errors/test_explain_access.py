@@ -9,7 +9,7 @@ import torch
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, ModelLine, Provenance, Role
-from aoti_debug.repro.evidence import Evidence, SeenAccess
+from aoti_debug.repro.run_repro import Evidence, SeenAccess
 from aoti_debug.repro.templates.accesses import LoadedIndex
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.dataflow import Dataflow

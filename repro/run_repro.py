@@ -1,12 +1,14 @@
-"""Runs a repro and reads its evidence file."""
+"""Runs a repro in the modes that this machine has, and reads its evidence file."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
@@ -15,9 +17,97 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import FinishedProcess
+from aoti_debug.package.launch_traits import traits_of
+from aoti_debug.package.manifest import KernelCompilation, Kind
 from aoti_debug.repro.templates.accesses import CodeLine, LoadedIndex
 
 FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way of running a repro.
+
+    Attributes:
+        name: "jit", "checked", "memcheck", "poison", …
+        words: the options that ask for it.
+        missing: the reason why it cannot be run here; "" if it can.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The tools that repros need, each with the reason why it is missing; "" where it is installed."""
+
+    cuda: str = ""
+    triton: str = ""
+    compute_sanitizer: str = ""
+    compiler: str = ""
+    address_sanitizer: str = ""
+
+
+def this_machine(compiler: KernelCompilation, *, cuda: bool) -> Machine:
+    """Looks for the tools on this machine.
+
+    Args:
+        compiler: of the package.
+        cuda: True if torch finds a CUDA device here.
+    """
+    from aoti_debug.repro.templates import sanitizers
+
+    program = compiler.command if shutil.which(compiler.command) else Path(compiler.command).name
+    no_compiler = "" if program and shutil.which(program) else f"{compiler.command or 'a C++ compiler'} was not found"
+    return Machine(
+        cuda="" if cuda else "torch finds no CUDA device here",
+        triton="" if find_spec("triton") is not None else "triton is not installed",
+        compute_sanitizer=_missing_reason(sanitizers.find_compute_sanitizer),
+        compiler=no_compiler,
+        address_sanitizer=no_compiler or _missing_reason(lambda: sanitizers.runtime_of(program)),
+    )
+
+
+def modes(kind: Kind, device: str, machine: Machine) -> tuple[Mode, ...]:
+    """The ways to look for a fault of a launch, those that say most first.
+
+    Args:
+        kind: of the launch.
+        device: that it ran on: "cpu", "cuda".
+    """
+    cuda = device != "cpu"
+    no_sanitizer = machine.cuda or machine.compute_sanitizer
+    watched = [Mode(tool, ("--sanitize", tool), no_sanitizer) for tool in ("memcheck", "initcheck")]
+    poison = Mode("poison", ("--poison",), machine.cuda if cuda else "")
+    replay = traits_of(kind).replay
+    if replay == "triton":
+        device_needs = machine.triton or machine.cuda
+        return (
+            Mode("interpret", ("--backend", "interpret"), machine.triton),
+            Mode("cubin", ("--backend", "cubin"), device_needs),
+            Mode("jit", ("--backend", "jit"), device_needs),
+            *(Mode(m.name, m.words, machine.triton or m.missing) for m in watched),
+            Mode("poison", ("--poison",), device_needs),
+        )
+    if replay == "cpp":
+        return (
+            Mode("checked", ("--backend", "checked"), machine.compiler),
+            Mode("native", ("--backend", "native"), machine.compiler),
+            Mode("address", ("--sanitize",), machine.address_sanitizer),
+            Mode("poison", ("--poison",), machine.compiler),
+        )
+    return (Mode("operator", (), machine.cuda if cuda else ""), *(watched if cuda else ()), poison)
+
+
+def _missing_reason(find: Callable[[], object]) -> str:
+    """The reason why a tool is missing, in the words of the repro's modules; "" if it is there."""
+    try:
+        find()
+    except SystemExit as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True)

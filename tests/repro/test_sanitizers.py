@@ -10,17 +10,25 @@ import pytest
 import torch
 
 from aoti_debug.package.manifest import Kind, Role
-from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, sanitize
+from aoti_debug.repro.templates import sanitize, sanitizers
 from aoti_debug.repro.templates.accesses import Access, CodeLine, lines_of, place_text
-from aoti_debug.repro.templates.addresses import Extent, extents_of, locate_accesses, placed
-from aoti_debug.repro.templates.memory import LaunchArgument, Storage, memory_of, separate_memory
+from aoti_debug.repro.templates.memory import (
+    Extent,
+    LaunchArgument,
+    Storage,
+    extents_of,
+    locate_accesses,
+    memory_of,
+    placed,
+    separate_memory,
+)
 from tests.repro.repro_launches import LaunchBuilder, replay, write
 
 REPORTS = Path(__file__).parent.parent / "recorded" / "compute_sanitizer"
 
 
 def parsed(name: str) -> list[Access]:
-    return compute_sanitizer.parse((REPORTS / f"{name}.txt").read_text())
+    return sanitizers.parse_cuda_report((REPORTS / f"{name}.txt").read_text())
 
 
 def test_reports_of_memcheck() -> None:
@@ -66,7 +74,7 @@ def test_reports_of_the_other_tools() -> None:
 
 def test_a_failed_call_alone_is_told() -> None:
     text = '========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API'
-    assert compute_sanitizer.parse(text) == [Access("sanitizer", what="CUDA", notes=("cudaErrorLaunchFailure",))]
+    assert sanitizers.parse_cuda_report(text) == [Access("sanitizer", what="CUDA", notes=("cudaErrorLaunchFailure",))]
 
 
 EXTENTS = [
@@ -157,7 +165,7 @@ def test_address_sanitizer_without_symbols() -> None:
     text += "    #1 0x7f in at::vec::Vectorized<float>::store(void*) const /inc/vec256_float.h:91\n"
     text += "    #2 0x7f in cpp_fused_0 [clone ._omp_fn.0] /tmp/build/abc.cpp:12:7\n\n0x60b0000001a4 is located\n"
     text += "    #0 0x7f in malloc /src/x.cpp:69\n"
-    (found,) = address_sanitizer.parse(text, Path("/elsewhere/abc.cpp"))
+    (found,) = sanitizers.parse_compiler_report(text, Path("/elsewhere/abc.cpp"))
     assert found == Access(
         "sanitizer",
         "write",
@@ -178,7 +186,7 @@ def test_the_tool_is_sought_on_path_and_in_the_toolkit(tmp_path: Path, monkeypat
         tool = folder / "compute-sanitizer"
         tool.write_text("#!/bin/sh\n")
         tool.chmod(0o755)
-        assert compute_sanitizer.find() == str(tool)
+        assert sanitizers.find_compute_sanitizer() == str(tool)
 
 
 def test_a_cuda_repro_without_the_tool_or_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,40 @@ import pytest
 import torch
 
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.package.manifest import Kernel, Kind, Role
-from aoti_debug.repro.evidence import Evidence, gather
+from aoti_debug.package.manifest import Kernel, KernelCompilation, Kind, Role
+from aoti_debug.repro.run_repro import Evidence, Machine, gather, modes, this_machine
 from aoti_debug.repro.templates.accesses import Access, CodeLine, LoadedIndex
 from tests.repro.repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, write
 from tests.wrong_types import assert_refused
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "machine", "possible"),
+    [
+        (Kind.TRITON, "cuda", Machine(), ["interpret", "cubin", "jit", "memcheck", "initcheck", "poison"]),
+        (Kind.TRITON, "cuda", Machine(cuda="no device"), ["interpret"]),
+        (Kind.TRITON, "cuda", Machine(triton="no triton"), []),
+        (Kind.TRITON, "cuda", Machine(compute_sanitizer="none"), ["interpret", "cubin", "jit", "poison"]),
+        (Kind.CPP, "cpu", Machine(cuda="no device"), ["checked", "native", "address", "poison"]),
+        (Kind.CPP, "cpu", Machine(address_sanitizer="none"), ["checked", "native", "poison"]),
+        (Kind.PROXY, "cpu", Machine(cuda="no device"), ["operator", "poison"]),
+        (Kind.SHIM_OUT, "cuda", Machine(), ["operator", "memcheck", "initcheck", "poison"]),
+    ],
+)
+def test_the_modes_of_a_machine(kind: Kind, device: str, machine: Machine, possible: list[str]) -> None:
+    found = modes(kind, device, machine)
+    assert [mode.name for mode in found if not mode.missing] == possible
+    assert all(mode.missing for mode in found if mode.name not in possible)
+
+
+def test_this_machine_names_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = KernelCompilation("/no/such/c++", (), (), ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = this_machine(compiler, cuda=False)
+    assert found.compiler == found.address_sanitizer == "/no/such/c++ was not found"
+    assert "CUDA" in found.cuda
+    assert replace(found, cuda="") == this_machine(compiler, cuda=True)
+
 
 TITLE = "0.3 cpp_fused_planted_0"
 KEYS = {"title", "mode", "option", "sanitize", "outcome", "code", "what", "accesses", "lines"}

@@ -20,7 +20,7 @@ from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches
 from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensor, RecordedTensors, TensorPair
-from aoti_debug.compare.evaluate.functions import draws
+from aoti_debug.compare.evaluate.functions import LOOKUP, draws
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Kernel, Role, Site
 from aoti_debug.runs.diagnosis import suggested_commands
@@ -173,7 +173,6 @@ def _spans(pairs: Sequence[TensorPair]) -> list[ByteRange]:
 
 _RANDOM, _ATOMICS, _UNWRITTEN = "random numbers", "atomics", "memory that nothing has written"
 _ATEN = "aten."
-_INDUCTOR = "prims.inductor_"
 _DRAWING = re.compile(r"inductor_rand\w*")  # names of nodes that Inductor makes of operators that draw numbers
 _PARALLEL = "#pragma omp parallel"
 ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
@@ -305,7 +304,7 @@ def draws_numbers(site: Site, run: RunDir) -> bool:
     except AotiDebugError:
         return True
     nodes = [node for graph in graphs for node in graph.nodes if node.name in names and node.target]
-    return not nodes or any(node.target.startswith(_INDUCTOR) or draws(node) for node in nodes)
+    return not nodes or any(node.target == LOOKUP or draws(node) for node in nodes)
 
 
 def adds_to_unwritten(argument: Arg, sources: Sequence[str]) -> bool:

@@ -39,7 +39,9 @@ _KEPT = 2  # tensors of words that are kept, for the other arithmetics
 
 Words = tuple["torch.Tensor", "torch.Tensor"]
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
-_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+_INDUCTOR_RANDOM = (  # how the names of operators begin that make seeds, or random numbers within kernels
+    *("prims.inductor_seed", "prims.inductor_rand", "inductor_prims.inductor_reserve_rng_state"),
+)
 WITH_GRADIENTS = "higher_order.wrap_with_set_grad_enabled"  # a part of a program in which gradients are on or off
 _WITH_BODIES = (CONDITION, LOOP, WITH_GRADIENTS)  # operators whose bodies are graphs of the reference
 WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function

@@ -121,6 +121,8 @@ READ = {"node": "x"}
     [
         ("aten.rand_like.default", (READ,), True),
         ("prims.inductor_seeds.default", (), True),
+        ("prims.inductor_lookup_seed.default", (READ, 0), True),
+        ("prims.inductor_force_stride_order.default", (READ, [1]), False),
         (ATTENTION, (READ, READ, READ), False),
         (ATTENTION, (READ, READ, READ, 0.5), True),
     ],

@@ -31,7 +31,7 @@ from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.program_calls import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
-from aoti_debug.compare.rows import assemble, shared_memory
+from aoti_debug.compare.rows import assemble, shared_memory, without_eager_nonfinite
 from aoti_debug.compare.suspects import (
     InexactOperator,
     UndefinedOperator,
@@ -169,7 +169,9 @@ def compare_run(
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total), prepared)
         count, memory = wording.pluralize(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
         note.text = f"{count} in three arithmetics, {memory}"
+    outputs = _output_errors(scope.outputs, evaluated, reference)
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
+    rows = without_eager_nonfinite(rows, outputs)
     untouched = () if graph is None else untouched_states(run, graph)
     changes = tuple(_with_input_names(_of_each_call((*untouched, *evaluated.states)), reference))
     eager = None if evaluated.exported_outputs is None else Path(evaluated.exported_outputs.eager)
@@ -180,7 +182,7 @@ def compare_run(
         states=changes,
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure or _unfollowed_states(reference),
-        outputs=_output_errors(scope.outputs, evaluated, reference),
+        outputs=outputs,
         alteration=None if evaluated.altered is None else alteration_of(evaluated.altered, reference),
         outputs_missing=_outputs_missing(scope.outputs, evaluated),
         refusal=evaluated.refusal,

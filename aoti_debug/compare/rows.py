@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.base import wording
 from aoti_debug.compare.comparison import NOT_SELECTED, PRIVATE, SILENT, UNREAD, WITHOUT_NODE, Row
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on
 from aoti_debug.compare.protocol.measurement import Inherited, RegionResult
 from aoti_debug.compare.protocol.request import Region
@@ -39,6 +42,37 @@ def shared_memory(returned: Path | None, eager: Path | None, reference: Referenc
                 f"output {index} has memory of input {number}{name}, and in eager none of it: what is written to one "
                 "later, as by another call, changes the other"
             )
+
+
+def without_eager_nonfinite(rows: Sequence[Row], outputs: Sequence[OutputError]) -> tuple[Row, ...]:
+    """The rows; a launch that is wrong in NaN and infinities alone is not comparable where outputs have those of eager.
+
+    Eager's kernels may overflow where the operators that its program was decomposed to do not, and a kernel as well.
+
+    Args:
+        outputs: all that the last call returned, against the exported program in eager; () if they were not compared.
+    """
+    is_as_in_eager = bool(outputs) and all(error.is_right and not error.misplaced for error in outputs)
+    if not is_as_in_eager or not any(error.nonfinite for error in outputs):
+        return tuple(rows)
+    last = max((row.launch.key.call for row in rows), default=0)
+    return tuple(_not_comparable(row) if row.launch.key.call == last and _overflows(row) else row for row in rows)
+
+
+def _overflows(row: Row) -> bool:
+    """True if a launch is wrong, and all that is wrong is NaN or infinite otherwise than it should be."""
+    return row.verdict is LaunchVerdict.WRONG and all(output.wrong <= output.lost for output in row.outputs)
+
+
+def _not_comparable(row: Row) -> Row:
+    wrong = [output for output in row.outputs if output.wrong]
+    texts = [f"{o.wrong} of {wording.pluralize(o.count, 'element')} of {o.argument}" for o in wrong]
+    verb = "is" if sum(output.wrong for output in wrong) == 1 else "are"
+    reason = (
+        f"{wording.comma_separated(texts)} {verb} NaN or infinite otherwise than what its graph gives in float64; what "
+        "the model returns is NaN or infinite where the exported program's results in eager are"
+    )
+    return replace(row, verdict=LaunchVerdict.NOT_COMPARABLE, reason=reason, outputs=(), suspects=(), compared_bytes=0)
 
 
 def assemble(

@@ -35,6 +35,8 @@ FOLDER = "origin"  # of the files that take the place of a run's own
 _MAX_OUTPUTS = 2
 _PROGRAM = "the operators of the lowered program compute it as well"
 _SAME = "those operators compute the same from the same inputs"
+_AS_IN_EAGER = "in the last call, what the model returns is NaN or infinite where it is in eager, and nowhere else"
+_ALSO_IN_EAGER = "the exported program in eager returns NaN or infinities where the model did without it"
 
 
 def look(investigation: Investigation) -> Suspicion | None:
@@ -80,10 +82,12 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
             return _behind(wrong_value.confirm(investigation, wrong), outcome.finding)
         return replace(outcome, finding=replace(outcome.finding, also=tuple(_besides(comparison, None, ""))))
     right = _SAME if finding.origin is not None and not finding.origin.launch else _PROGRAM
-    proved = proof(investigation, investigation.first.run, (where.launch,), right)
+    in_eager = _in_eager(comparison.outputs)
+    recovered = _ALSO_IN_EAGER if in_eager == (_AS_IN_EAGER,) else ""
+    proved = proof(investigation, investigation.first.run, (where.launch,), right, recovered)
     evidence = (
         *outcome.finding.evidence,
-        *_in_eager(comparison.outputs),
+        *in_eager,
         *_of_program(comparison, wrong, where.launch),
         *proved,
     )
@@ -162,7 +166,7 @@ def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:
     differing = [error for error in outputs if error.misplaced or error.fault]
     if differing or not outputs:
         return tuple(map(output_text, differing[:_MAX_OUTPUTS]))
-    return ("in the last call, what the model returns is NaN or infinite where it is in eager, and nowhere else",)
+    return (_AS_IN_EAGER,)
 
 
 def _also_in_eager(finding: Finding, run: RunDir, outputs: Sequence[OutputError]) -> Finding:

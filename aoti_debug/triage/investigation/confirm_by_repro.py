@@ -37,12 +37,15 @@ FOLDER = "proof"  # of the runs with replaced results
 _MAX_LAUNCHES = 4  # launches that are replaced: each takes a run of its own
 
 
-def proof(investigation: Investigation, run: RunDir, launches: Sequence[str], right: str) -> tuple[str, ...]:
+def proof(
+    investigation: Investigation, run: RunDir, launches: Sequence[str], right: str, recovered: str = ""
+) -> tuple[str, ...]:
     """A sentence that says whether the outputs are right with the results of these launches replaced; none if unknown.
 
     Args:
         run: of the package; one that saved no tensors is repeated.
         right: the conclusion where the outputs are right without any replacement.
+        recovered: a clause for outputs that are right with it.
     """
     if not 0 < len(launches) <= _MAX_LAUNCHES or run.package is None:
         return ()
@@ -58,22 +61,23 @@ def proof(investigation: Investigation, run: RunDir, launches: Sequence[str], ri
         except AotiDebugError as error:
             note.text = f"no proof: {wording.first_line(str(error))}"
             return ()
-        sentence = _sentence(found, right)
+        sentence = _sentence(found, right, recovered)
         note.text = sentence or f"no proof: {wording.comma_separated(found.notes)}"
     return (sentence,) if sentence else ()
 
 
-def _sentence(found: WhatIf, right: str) -> str:
+def _sentence(found: WhatIf, right: str, recovered: str = "") -> str:
     outputs = found.outputs
     if not outputs.before or not outputs.after or found.after.refused:
         return ""
     names = wording.comma_separated([launch.id for launch in found.launches])
     results = "result" if len(found.launches) == 1 else "results"
-    what = f"with the {results} of {names} replaced by eager's, the outputs"
+    what = f"with the {results} of {names} replaced by what its graph gives in eager, the outputs"
     before, after = _largest(outputs.before), _largest(outputs.after)
     match outputs.recovery:
         case Recovery.RECOVERED:
-            return f"{what} are what the graph of the kernels gives: relative error {before} before, {after} after"
+            error = f"relative error {before} before, {after} after"
+            return f"{what} are what the graph of the kernels gives: {error}{recovered and f'; {recovered}'}"
         case Recovery.RIGHT_BEFORE:
             if before == "0":
                 return f"the outputs equal what the graph of the kernels gives in eager: {right}"

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.what_if.what_if import Recovery
 from aoti_debug.repro.run_repro import Evidence, Mode
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -59,6 +63,22 @@ def test_a_repro_without_an_end_confirms_a_hang() -> None:
     found = confirm_by_repro.of_hang(FAULT, confirmed(trial("native", "failed", "no end within 5 s", -9)))
     assert found.confirmed_by == ("native: no end within 5 s",)
     assert confirm_by_repro.of_hang(FAULT, confirmed(trial("native", "as recorded"))).confirmed_by == ()
+
+
+@pytest.mark.parametrize(
+    ("recovered", "end"), [("", "0 after"), ("eager has it as well", "0 after; eager has it as well")]
+)
+def test_outputs_that_are_right_with_another_result(recovered: str, end: str) -> None:
+    before, after = (
+        OutputError(index=0, dtype="float32", elements=4, different=4, relative=r) for r in (math.inf, 0.0)
+    )
+    outputs = SimpleNamespace(before=(before,), after=(after,), recovery=Recovery.RECOVERED)
+    found: Any = SimpleNamespace(
+        outputs=outputs, after=SimpleNamespace(refused=()), launches=(SimpleNamespace(id="0.2"),)
+    )
+    said = confirm_by_repro._sentence(found, "", recovered)
+    assert said.startswith("with the result of 0.2 replaced by what its graph gives in eager, the outputs are")
+    assert said.endswith(f"relative error inf before, {end}")
 
 
 def test_without_a_repro_there_is_nothing_to_type() -> None:

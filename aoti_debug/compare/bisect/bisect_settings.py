@@ -125,7 +125,9 @@ class _Settings:
         operators = (without(build_changes.Part.LOWERING, suspected), without(build_changes.Part.LOWERING, lowerings))
         decompositions = without(build_changes.Part.DECOMPOSITION, met.decompositions)
         yield tuple(asked_for(configs))
-        if baseline.finding is BuildFault.OUTPUT:
+        if baseline.finding is BuildFault.DIFFERENCE:  # aoti-debug equal tries all else
+            yield settings
+        elif baseline.finding is BuildFault.OUTPUT:
             yield from (passes, decompositions, settings, *operators)
         else:
             yield from (settings, *operators, decompositions, passes)

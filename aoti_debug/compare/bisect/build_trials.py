@@ -41,6 +41,7 @@ class BuildFault(str, Enum):
     LAUNCH = "a launch, from its own inputs"
     STATE = "a state of the model"
     OUTPUT = "only what the model returns: what comes before the kernels"
+    DIFFERENCE = "what the model returns, which is not eager's, while no launch is wrong"
     END = "the run did not end well"
     BUILD = "a part of the build fails"
 
@@ -80,6 +81,11 @@ class BuildTrial:
     def is_right(self) -> bool:
         """True if it was built and run without a finding."""
         return self.finding is BuildFault.NONE and not self.failure
+
+    @property
+    def bug(self) -> str:
+        """`wrong`, where a launch, a state or an output is wrong, or the run did not end well; else ""."""
+        return "" if self.finding is BuildFault.DIFFERENCE else self.wrong
 
     def outcome(self, baseline: BuildTrial) -> SetOutcome:
         """The effect of the changes on the finding of the baseline.
@@ -276,13 +282,15 @@ def _finding(comparison: Comparison) -> tuple[BuildFault, str]:
         return BuildFault.END, comparison.unfinished
     if comparison.wrong_outputs:
         return BuildFault.OUTPUT, output_text(comparison.wrong_outputs[0])
+    if comparison.differing_outputs:
+        return BuildFault.DIFFERENCE, output_text(comparison.differing_outputs[0])
     return BuildFault.NONE, ""
 
 
 def result_text(trial: BuildTrial) -> str:
     """ "right", what is wrong or not equal, or why that is not known."""
     found = trial.equality
-    if trial.failure or trial.wrong or found is None:
+    if trial.failure or trial.bug or found is None:
         return (trial.failure and f"not known: {trial.failure}") or trial.wrong or "right"
     if found.is_equal:
         return "equal to eager"

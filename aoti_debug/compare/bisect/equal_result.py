@@ -100,7 +100,7 @@ class EqualSearch:
         """ "bug", "rounding" or "switch": what the difference is; "" where that is not known."""
         if self.end is EqualEnd.ALREADY or self.end in (EqualEnd.NOT_REPEATABLE, EqualEnd.UNKNOWN):
             return ""
-        if self.baseline.wrong:
+        if self.baseline.bug:
             return _BUG
         if self.end is EqualEnd.UNFINISHED:
             return ""
@@ -287,7 +287,7 @@ def _trial_document(trial: BuildTrial) -> dict[str, Any]:
         "is_equal": found is not None and not trial.failure and found.is_equal,
         "unequal_launches": None if found is None else len(found.launches),
         "unequal_outputs": [] if found is None else list(found.outputs),
-        "wrong": trial.wrong or None,
+        "wrong": trial.bug or None,
         "failure": trial.failure or None,
         "seconds": trial.seconds,
     }

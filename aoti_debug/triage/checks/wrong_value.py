@@ -22,7 +22,7 @@ from aoti_debug.compare.compare_run import (
 from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
 from aoti_debug.compare.measure.output_errors import is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
+from aoti_debug.compare.outcome import DIFFERS, WRONG_VALUE, incomplete_text
 from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import messages
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
@@ -143,6 +143,8 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     Where no launch is wrong (eager refuses the inputs, or returns something else), there is nothing to replay.
     """
     launch = suspicion.launch
+    if suspicion.finding.kind == DIFFERS and investigation.options.inductor_configs:
+        return Outcome(_with_settings(suspicion.finding, investigation, suspicion.run), suspicion.run)
     if suspicion.finding.kind != WRONG_VALUE:
         return Outcome(suspicion.finding, suspicion.run)
     if suspicion.finding.possible and not suspicion.needed:
@@ -170,6 +172,13 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     )
     proved = proof(investigation, suspicion.run, suspicion.needed, "what is wrong does not reach them")
     return Outcome(replace(finding, evidence=(*seen, *finding.evidence, *stage, *proved)), suspicion.run)
+
+
+def _with_settings(finding: Finding, investigation: Investigation, run: RunDir) -> Finding:
+    """The finding with the settings that the build was asked for, and the command that builds without them."""
+    asked = [f"{key}={value}" for key, value in investigation.options.inductor_configs.items()]
+    possible = f"{wording.comma_separated(asked)}, which the build was asked for, may be why"
+    return with_search(replace(finding, possible=(*finding.possible, possible)), investigation, run)
 
 
 def with_search(finding: Finding, investigation: Investigation, run: RunDir) -> Finding:

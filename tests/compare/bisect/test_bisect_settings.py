@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect_settings import bisect_settings, suspects
-from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
+from aoti_debug.compare.bisect.bisect_settings import asked_for, bisect_settings, suspects
+from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part, SettingChange
 from aoti_debug.compare.bisect.build_trials import (
     BASELINE,
     NAME,
@@ -25,9 +25,12 @@ from aoti_debug.compare.bisect.build_trials import (
     BuildTrials,
     SettingsOptions,
     key_of,
+    result_text,
 )
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome
+from aoti_debug.compare.bisect.equality import Equality
 from aoti_debug.compare.compare import CompareOptions
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,
     BuildFailureError,
@@ -180,6 +183,46 @@ def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
         applied=Applied(("first", "second")),
     )
     interrupted(options, baseline, *trials)
+    bisection = bisect_settings(options)
+    assert bisection.changes == found
+    assert len(bisection.trials) == bisection.known == len(trials) + 1
+
+
+DIFFERS = BuildTrial(name=BASELINE, finding=BuildFault.DIFFERENCE, wrong="output 0 has a relative error of 1")
+
+
+def test_outputs_that_are_not_eagers_while_no_launch_is_wrong_are_a_finding() -> None:
+    error = OutputError(index=0, dtype="float32", elements=4, different=4, relative=1.0)
+    comparison: Any = SimpleNamespace(
+        first_wrong=None, wrong_states=(), unfinished="", wrong_outputs=(), differing_outputs=(error,)
+    )
+    finding, wrong = module._finding(comparison)
+    assert finding is BuildFault.DIFFERENCE
+    assert wrong.startswith("output 0 has a relative error of 1 against what the exported program returns")
+    assert (DIFFERS.is_right, DIFFERS.bug) == (False, "")
+    assert result_text(replace(DIFFERS, equality=Equality())) == "equal to eager"
+
+
+@pytest.mark.parametrize(
+    ("configs", "trials", "found"),
+    [
+        (
+            {"freezing": True},
+            (tried(*asked_for({"freezing": True}), like=RIGHT),),
+            (SettingChange("freezing", None, "asked for"),),
+        ),
+        ({}, (tried(*suspects({}, "cpu"), like=DIFFERS),), ()),
+    ],
+)
+def test_what_only_differs_from_eager_is_searched_in_the_settings(
+    wrong: Wrong,
+    tmp_path: Path,
+    configs: dict[str, Any],
+    trials: tuple[BuildTrial, ...],
+    found: tuple[Change, ...],
+) -> None:
+    options = SettingsOptions(program=wrong.program, inductor_configs=configs, out=tmp_path)
+    interrupted(options, replace(DIFFERS, applied=Applied(("first", "second"))), *trials)
     bisection = bisect_settings(options)
     assert bisection.changes == found
     assert len(bisection.trials) == bisection.known == len(trials) + 1

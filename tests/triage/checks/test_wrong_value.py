@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.outcome import WRONG_VALUE
+from aoti_debug.compare.outcome import DIFFERS, WRONG_VALUE
 from aoti_debug.package.manifest import Kind
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -42,6 +42,23 @@ def test_a_search_calls_the_model_as_the_triage_has_called_it(monkeypatch: pytes
     run: Any = SimpleNamespace(inputs=Path("runs/1/inputs.pt"))
     command = "aoti-debug bisect m.pt2 --settings --inputs runs/1/inputs.pt --calls 3"
     assert wrong_value.with_search(FINDING, investigation, run).next == (*FINDING.next, command)
+
+
+@pytest.mark.parametrize("configs", [{}, {"freezing": True, "cpp.simdlen": 1}])
+def test_settings_that_were_asked_for_may_be_why_outputs_differ(
+    monkeypatch: pytest.MonkeyPatch, configs: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("aoti_debug.package.pt2.archive.inspect", lambda _: SimpleNamespace(kind=ArtifactKind.EXPORTED))
+    investigation: Any = SimpleNamespace(options=TriageOptions(Path("model.pt2"), inductor_configs=configs))
+    suspicion: Any = SimpleNamespace(finding=Finding(DIFFERS, "output 0"), launch=None, run=None)
+    found = wrong_value.confirm(investigation, suspicion).finding
+    if not configs:
+        assert (found.possible, found.next) == ((), ())
+        return
+    assert found.possible == ("freezing=True, cpp.simdlen=1, which the build was asked for, may be why",)
+    (command,) = found.next
+    assert command.startswith("aoti-debug bisect model.pt2 --settings")
+    assert "--inductor-config freezing=True" in command
 
 
 def test_the_bytes_of_tensors_count_what_is_only_read_once(tmp_path: Path) -> None:

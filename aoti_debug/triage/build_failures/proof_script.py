@@ -178,7 +178,19 @@ def replay(failure: BuildFailure, options: BuildOptions, folder: Path) -> Replay
         )
     except subprocess.TimeoutExpired:
         return Replay(folder, f"no end within {seconds:g} s", failure.ending is Ending.TIMEOUT, failure.position)
-    return Replay(folder, *outcome(failure, ended.code, ended.stdout), failure.position)
+    what, is_same = outcome(failure, ended.code, ended.stdout)
+    return Replay(folder, what if is_same else f"{what}{_made_up(failure)}", is_same, failure.position)
+
+
+def _made_up(failure: BuildFailure) -> str:
+    """ ", with 8 in the place of s6", of a script whose sizes are not all known; "" for any other."""
+    position = failure.position
+    names = (position.node,) if position.node else position.nodes
+    graph = None if failure.reference is None else failure.reference.graph(position.graph, position.function)
+    if failure.compilation is not None or graph is None or any(name not in graph.by_name for name in names):
+        return ""
+    symbols = region_of(graph, names or calls_of(graph)).symbols
+    return f", with {SIZE} in the place of {wording.comma_separated(symbols)}" if symbols else ""
 
 
 def outcome(failure: BuildFailure, code: int, output: str) -> tuple[str, bool]:

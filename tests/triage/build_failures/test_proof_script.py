@@ -67,6 +67,18 @@ def test_a_script_is_written_and_run_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "repro").iterdir()) == ["kernel.cpp", "repro.py"]
 
 
+@pytest.mark.parametrize(("size", "said"), [("4", ""), ("s6", ", with 8 in the place of s6")])
+def test_sizes_that_are_made_up_are_told(size: str, said: str) -> None:
+    (graph,) = failures.REFERENCE.graphs
+    nodes = [
+        replace(n, types=tuple(t and replace(t, shape=(size,), strides=("1",)) for t in n.types)) for n in graph.nodes
+    ]
+    reference = replace(failures.REFERENCE, graphs=(replace(graph, nodes=tuple(nodes)),))
+    assert module._made_up(replace(failures.LOWERING, reference=reference)) == said
+    assert module._made_up(replace(failures.KERNEL, reference=reference)) == ""
+    assert module._made_up(replace(failures.LOWERING, reference=None)) == ""
+
+
 def test_a_script_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STARTING", 0.5)
     compiler = tmp_path / "compiler"

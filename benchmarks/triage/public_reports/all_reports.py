@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.triage.public_reports import (
     alike,
     builds,
+    calls,
     contracts,
     custom,
     fields,
@@ -14,6 +15,7 @@ from benchmarks.triage.public_reports import (
     indices,
     integers,
     layers,
+    magnitudes,
     meanings,
     mixtures,
     mutated,
@@ -28,6 +30,21 @@ from benchmarks.triage.public_reports.report import Report
 
 _MODULES = (
     *(given, indices, numbers, nonfinite, builds, custom, healthy, undefined),
-    *(alike, contracts, meanings, no_faults, fields, integers, layers, mixtures, scripts, mutated, rules, hosts),
+    *(
+        alike,
+        contracts,
+        meanings,
+        no_faults,
+        fields,
+        integers,
+        layers,
+        mixtures,
+        scripts,
+        mutated,
+        rules,
+        hosts,
+        magnitudes,
+        calls,
+    ),
 )
 REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

@@ -179,3 +179,28 @@ def _(x: Tensor) -> Tensor:
 def added_into(x: Tensor, by: Tensor) -> None:
     """Adds to a tensor in place."""
     x.add_(by)
+
+
+@torch.library.custom_op("public_reports::summed", mutates_args={})
+def summed(a: Tensor, b: Tensor) -> Tensor:
+    """Adds two tensors."""
+    return a + b
+
+
+@summed.register_fake
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return torch.empty_like(a)
+
+
+@torch.library.custom_op("public_reports::chunked_into", mutates_args={"whole"})
+def chunked_into(whole: Tensor, parts: list[Tensor]) -> None:
+    """Writes tensors beside each other into one."""
+    whole.copy_(torch.cat(parts, 1))
+
+
+@torch.library.custom_op("public_reports::counted_into", mutates_args={"x", "counts"})
+def counted_into(x: Tensor, counts: Tensor | None) -> None:
+    """Adds 1, and counts it where there is a tensor for that."""
+    x.add_(1)
+    if counts is not None:
+        counts.add_(1)

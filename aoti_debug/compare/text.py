@@ -15,11 +15,12 @@ from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.launch import Launch
-from aoti_debug.runs.show.text import place_columns
+from aoti_debug.runs.show.text import UNKNOWN, place_columns
 
 MAX_SUSPECTS = 6
 _MAX_DOUBTFUL = 3
 _MAX_TOLERATED = 2
+_SAME = "same"  # model line as above
 _FAR, _FAR_ULP = 1e-3, 64.0  # a relative error that is worth a note is larger than both
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
 _LAUNCH = (
@@ -70,16 +71,14 @@ def _launch_lines(comparison: Comparison, width: int) -> list[str]:
     measured = (*(() if against_sources else _ERRORS), *((_METRIC,) if has_metric and not against_sources else ()))
     places = place_columns(row.launch.site.provenance for row in shown)
     columns = (*_LAUNCH, *places.columns, *measured, _VERDICT)
-    rows: list[list[str | Cell]] = [
-        [
-            row.launch.id,
-            _name(row.launch),
-            *places.cells(row.launch.site.provenance),
-            *[*_errors(row), _metric(row)][: len(measured)],
-            Sentence(_verdict(row)),
-        ]
-        for row in shown
-    ]
+    rows: list[list[str | Cell]] = []
+    above: str | Cell = ""
+    for row in shown:
+        line, *module = places.cells(row.launch.site.provenance)
+        numbers = [*_errors(row), _metric(row)][: len(measured)]
+        where = _SAME if line == above != UNKNOWN else line
+        rows.append([row.launch.id, _name(row.launch), where, *module, *numbers, Sentence(_verdict(row))])
+        above = line
     legend = SOURCES_LEGEND if against_sources else LEGEND
     table = terminal_cells.table(columns, rows, width)
     return [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(legend, width)]
@@ -328,10 +327,11 @@ def values_text(element: Element) -> str:
 
 
 def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
-    lines = []
+    lines, above = [], None
     for n, suspect in enumerate(suspects[:MAX_SUSPECTS]):
         line = suspect.line
         where = f"{line.place} in {line.function}: {line.text}" if line else "model line unknown"
+        where, above = f"{_SAME} line" if line is not None and line == above else where, line
         lines.append(f"  {'operator' if n == 0 else '':8} {suspect.text}  {where}")
         lines += [f"           {suspect.place}"] if suspect.place else []
     if len(suspects) > MAX_SUSPECTS:

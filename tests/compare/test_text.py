@@ -12,6 +12,7 @@ import pytest
 
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.text import eager_notes, output_text, state_lines, wrong_lines
+from aoti_debug.package.manifest import ModelLine
 from tests.views.report.subjects import comparison_of, run
 
 
@@ -64,3 +65,23 @@ def test_outputs_that_pass_by_the_rule_of_their_dtype_are_told(tmp_path: Path) -
     assert len(several) == 3
     assert several[-1] == "the same rule passes 3 more outputs"
     assert not eager_notes(replace(comparison, outputs=(replace(half, relative=0.0004, different=0),)))
+
+
+def test_a_model_line_is_printed_once_for_the_operators_that_come_from_it(tmp_path: Path) -> None:
+    comparison = comparison_of(run(tmp_path, 2, fault=False))
+    row = comparison.rows[1]
+    line = ModelLine("/home/u/model.py", 7, "forward", "y = x.erf() * x")
+    other = replace(line, line=8)
+    suspects = [
+        replace(row.suspects[0], operator=f"aten.{name}.default", node=name, place="", line=at)
+        for name, at in (("erf", line), ("mul", line), ("add", other), ("sin", None), ("cos", None))
+    ]
+    lines = wrong_lines(comparison, replace(row, suspects=tuple(suspects)))
+    said = [text.rpartition("  ")[2] for text in lines if text.lstrip().startswith(("operator", "aten."))]
+    assert said == [
+        "/home/u/model.py:7 in forward: y = x.erf() * x",
+        "same line",
+        "/home/u/model.py:8 in forward: y = x.erf() * x",
+        "model line unknown",
+        "model line unknown",
+    ]

@@ -111,6 +111,7 @@ class Arg:
     base: str = ""  # the buffer or weight behind a view; otherwise the tensor's own variable
     referent: CType = CType.NONE  # what a SCALAR_REF points to
     fresh: bool = False  # in-out or unknown, and nothing has written its memory before the launch: it holds no data
+    unread: bool = False  # an operator allocates it, and nothing uses its values
 
     @cached_property
     def written(self) -> bool:

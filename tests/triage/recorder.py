@@ -67,12 +67,14 @@ class Recorder:
         operands: tuple[ProxyArgument, ...] = (),
         line: int = 12,
         read_after: Mapping[str, torch.Tensor] | None = None,
+        unread: Sequence[str] = (),
     ) -> str:
         """A launch that returns; its id.
 
         Args:
             changes: buffers that it reads and writes: (before, after).
             read_after: what `reads` hold after the launch, where something else has written to them.
+            unread: those of `writes` that nothing uses.
             params: the kernel's parameter of each buffer; by default those of Inductor's kernels, in order.
         """
         changes, numbers = changes or {}, numbers or {}
@@ -86,7 +88,9 @@ class Recorder:
             **dict.fromkeys(writes, Role.OUT),
             **dict.fromkeys(changes, Role.INOUT),
         }
-        args: list[Arg] = [arg(name, role, base=name, param=params[name]) for name, role in roles.items()]
+        args: list[Arg] = [
+            arg(name, role, base=name, param=params[name], unread=name in unread) for name, role in roles.items()
+        ]
         args += [arg(name, Role.NONE, Form.SCALAR, param=name) for name in numbers]
         before = {**reads, **writes, **{name: pair[0] for name, pair in changes.items()}}
         after = {**reads, **(read_after or {}), **writes, **{name: pair[1] for name, pair in changes.items()}}

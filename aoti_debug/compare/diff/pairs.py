@@ -66,10 +66,15 @@ class RecordedTensors:
         return tuple(_read(launch, argument) for argument in arguments if not self.is_partial_result(launch, argument))
 
     def writes(self, launch: Launch) -> tuple[RecordedTensor, ...]:
-        """The tensors that a launch may write, each once, as they were after it; none if it did not return."""
+        """The tensors that a launch may write, each once, as they were after it; none if it did not return.
+
+        Without those that nothing uses, if it writes others: attention without dropout returns seeds that it never set.
+        """
         if launch.status is not LaunchStatus.RETURNED:
             return ()
-        return tuple(RecordedTensor(launch, argument, Phase.AFTER) for argument in _tensors(launch) if argument.written)
+        written = [argument for argument in _tensors(launch) if argument.written]
+        used = [argument for argument in written if not argument.spec.unread]
+        return tuple(RecordedTensor(launch, argument, Phase.AFTER) for argument in used or written)
 
     def is_partial_result(self, launch: Launch, argument: Argument) -> bool:
         """True if a kernel reads from an argument only what it has itself stored there: before, it held anything."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,6 +110,20 @@ def test_a_custom_operator_may_have_a_state_of_its_own(tmp_path: Path) -> None:
     ]
     assert not only.is_explained
     assert repeat_lines(found)[-1].endswith("then repro.py --repeat 100 look for races")
+
+
+@pytest.mark.parametrize(("results", "named"), [(("buf0", "buf1"), []), (("buf1",), ["0.0"])])
+def test_a_result_that_nothing_uses_may_change_beside_others(
+    results: Sequence[str], named: list[str], tmp_path: Path
+) -> None:
+    recorder = Recorder(tmp_path, inputs=("x",))
+    for call in range(2):
+        recorder.journal.call_begin(call=call)
+        written = {"buf0": X * 2, "buf1": X + call}
+        recorder.launch("attention", {"x": X}, {name: written[name] for name in results}, call=call, unread=("buf1",))
+        recorder.journal.call_end(launches=1, call=call)
+    recorder.journal.run_end()
+    assert [found.launch.id for found in compare_calls(recorder.run()).launches] == named
 
 
 ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu.default"

@@ -40,6 +40,7 @@ def _arg(arg: Arg) -> str:
     words = [f"{arg.value}" if arg.element < 0 else f"{arg.value}.{arg.element}", arg.name, arg.form.name.lower()]
     words += [arg.role.name.lower()] if arg.form not in (Form.SCALAR, Form.INTS, Form.STRING) else []
     words += ["fresh"] if arg.fresh else []
+    words += ["unread"] if arg.unread else []
     words += [f"-> {arg.referent.name.lower()}"] if arg.referent is not CType.NONE else []
     words += [f"({arg.ctype}{' ' if arg.ctype and arg.param else ''}{arg.param})"] if arg.ctype or arg.param else []
     words += [f"of {arg.base}"] if arg.base and arg.base != arg.name else []

@@ -41,6 +41,10 @@ _REASSIGNED = re.compile(r"^\s*(\w+) = std::move\(", re.MULTILINE)
 _EMPTY = re.compile(r"\baoti_torch_empty_strided(?:_pinned)?\([^;]*&(\w+)_handle\)")
 _MOVED = re.compile(r"\bauto (\w+) = std::move\((\w+)\);")
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
+_NO_USE = re.compile(  # statements that name a tensor and do not use its values
+    r"\bRAIIAtenTensorHandle (\w+)\(\1_handle\)|\b\w+\.reset\(\)|\baoti_torch_delete_tensor_object\(\w+\)"
+    r"|\bassert_(?:size_stride|alignment)\(\w+(?=,)"
+)
 _UNINITIALISED = re.compile(r"\baoti_torch_new_uninitialized_tensor\(&(\w+)_handle\)")
 _SIDE = r"_aoti_aux_stream_cache\.get\(\s*\d+\s*,\s*this->device_idx_\s*,\s*stream\s*\)"
 _EVENT = r"_aoti_event_cache\.get\(\s*(?P<event>\d+)\s*,\s*this->device_idx_\s*\)"
@@ -162,6 +166,7 @@ class Variables:
         tensors: all variables that are known to be tensors.
         first_uses: of tensors that are allocated and not filled: where each is first named after its definition, an
             offset into the wrapper's text.
+        last_uses: where the values of each tensor may last be used, likewise.
     """
 
     types: dict[str, str]
@@ -170,6 +175,7 @@ class Variables:
     uninitialised: frozenset[str]
     tensors: frozenset[str]
     first_uses: Mapping[str, int] = field(default_factory=dict)
+    last_uses: Mapping[str, int] = field(default_factory=dict)
 
 
 def variables(masked: str, body: Body) -> Variables:
@@ -187,6 +193,7 @@ def variables(masked: str, body: Body) -> Variables:
         uninitialised=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
         tensors=frozenset(initialised | set(aliases) | {m.group(1) or m.group(2) for m in _TENSOR.finditer(text)}),
         first_uses=_first_uses(text, body.opening),
+        last_uses=_last_uses(text, body.opening),
     )
 
 
@@ -206,6 +213,12 @@ def _first_uses(text: str, offset: int) -> Mapping[str, int]:
         if first_uses.get(source) == move.start(2) and target in second:
             first_uses[target] = second[target]
     return {name: offset + at for name, at in first_uses.items()}
+
+
+def _last_uses(text: str, offset: int) -> Mapping[str, int]:
+    """Where each word is last named, other than where its tensor is freed or its sizes are checked."""
+    used = _NO_USE.sub(lambda match: " " * len(match[0]), text)
+    return {match[0].removesuffix("_handle"): offset + match.start() for match in _WORD.finditer(used)}
 
 
 @dataclass(frozen=True)

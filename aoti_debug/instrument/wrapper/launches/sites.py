@@ -18,6 +18,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax.functions import (
     STREAM,
     Body,
     OtherStream,
+    Variables,
     entry_points,
     number_of,
     other_streams,
@@ -26,7 +27,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax.functions import (
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.package.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
+from aoti_debug.package.manifest import Arg, Certainty, Form, Kind, Provenance, Role, Site, Unrecognised
 
 _PREFIX = "forms_"
 
@@ -121,7 +122,7 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
                 written |= {slots.resolve_alias(name, bases) for name in mentioned}
                 continue
             args = _partial_outputs(slots.to_arguments(parsed.slots, bases), parsed.kind, written)
-            args = _fresh(args, call, local.variables.first_uses)
+            args = _unread(_fresh(args, call, local.variables.first_uses), call, local.variables)
             recognised.append(SiteCall(_site(len(recognised), call, parsed, args, stream), call))
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(recognised), tuple(unrecognised), scans)
@@ -193,6 +194,21 @@ def _fresh(args: tuple[Arg, ...], call: CallExpression, first_uses: Mapping[str,
     return tuple(
         replace(arg, fresh=True)
         if arg.role in (Role.INOUT, Role.UNKNOWN) and begin <= first_uses.get(arg.base, -1) < end
+        else arg
+        for arg in args
+    )
+
+
+def _unread(args: tuple[Arg, ...], call: CallExpression, known: Variables) -> tuple[Arg, ...]:
+    """Marks the results that an operator allocates and that are not named after it: attention has such ones."""
+    if call.loops or not call.arguments:
+        return args
+    end = call.arguments[-1].span.end
+    return tuple(
+        replace(arg, unread=True)
+        if arg.role is Role.OUT
+        and (arg.form is Form.OUTPUT_SLOT or arg.name in known.uninitialised)
+        and known.last_uses.get(arg.name, end) < end
         else arg
         for arg in args
     )

@@ -174,3 +174,20 @@ def test_a_result_of_a_branch_is_initialised() -> None:
 def test_a_second_handle_of_a_buffer_does_not_fill_it() -> None:
     declared = read("aoti_torch_new_tensor_handle(buf1, &tmp_buf1_0);")
     assert (declared.initialised, declared.bases) == (frozenset(), {"tmp_buf1_0": "buf1"})
+
+
+def test_a_tensor_that_is_only_freed_and_checked_is_not_used() -> None:
+    lines = (
+        "AtenTensorHandle buf0_handle;",
+        "AtenTensorHandle buf1_handle;",
+        "call(x, &buf0_handle, &buf1_handle);",
+        "RAIIAtenTensorHandle buf0(buf0_handle);",
+        "RAIIAtenTensorHandle buf1(buf1_handle);",
+        "assert_size_stride(buf1, {2L}, {1L}, 'call');",
+        "kernel((float*)(buf0.data_ptr()));",
+        "buf1.reset();",
+        "buf0.reset();",
+    )
+    text, found = written(*lines), read(*lines).last_uses
+    assert text[found["buf0"] :].startswith("buf0.data_ptr()")
+    assert text[: found["buf1"]].endswith("&buf0_handle, &")

@@ -28,9 +28,8 @@ from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Measurement, RegionResult, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
-from aoti_debug.compare.regions.program_calls import exported_run, program_runs
+from aoti_debug.compare.regions.program_calls import call_states, exported_run, program_runs, untouched_states
 from aoti_debug.compare.regions.regions import Regions, find_regions
-from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble, shared_memory, without_eager_nonfinite
 from aoti_debug.compare.suspects import (
     InexactOperator,

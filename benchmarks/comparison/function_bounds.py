@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS, FunctionBound
+from aoti_debug.compare.evaluate.rounding_errors import FUNCTION_BOUNDS, FunctionBound
 from aoti_debug.compare.measure.ulp import ulp
 from benchmarks.markdown import table
 

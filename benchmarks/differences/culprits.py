@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.compare.bisect.bisect_packages import BisectOptions, bisect_packages
+from aoti_debug.compare.bisect.bisect import BisectOptions, bisect_packages
 from aoti_debug.compare.what_if.what_if import Recovery
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from torch import Tensor, nn
 
 from aoti_debug.app.cli.main import group
-from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
+from aoti_debug.compare.evaluate.rounding_errors import FUNCTION_BOUNDS
 
 LOWERINGS = """
 import torch

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
+from aoti_debug.compare.evaluate.rounding_errors import FUNCTION_BOUNDS
 from tests.paths import ROOT
 
 pytestmark = [

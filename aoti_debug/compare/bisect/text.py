@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.compare.bisect.bisect_packages import Bisection, SuspectLaunch
-from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
+from aoti_debug.compare.bisect.bisect import Bisection, SettingsBisection, SuspectLaunch
 from aoti_debug.compare.bisect.build_trials import result_text
 from aoti_debug.compare.diff.pairs import PairedBy
 from aoti_debug.compare.diff.text import element_text

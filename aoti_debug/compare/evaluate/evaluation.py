@@ -30,7 +30,6 @@ from aoti_debug.compare.evaluate.arithmetic import (
     product,
     wide,
 )
-from aoti_debug.compare.evaluate.function_bounds import largest_of, terms_of
 from aoti_debug.compare.evaluate.functions import (
     CONDITION,
     LOOP,
@@ -42,7 +41,7 @@ from aoti_debug.compare.evaluate.functions import (
     implementation_of,
     is_random,
 )
-from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.rounding_errors import RoundingNoise, largest_of, terms_of
 from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import BITS, TORCH_NAMESPACES, Adjustment, Evaluation
 from aoti_debug.compare.evaluate.exact_rules import Inexact, has_rule, inexact
 from aoti_debug.compare.evaluate.functions import FILLING, SHARED, NotEvaluableError, RefusedError, operator_of
-from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.rounding_errors import RoundingNoise
 from aoti_debug.compare.protocol.request import GivenTensors
 from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey, is_view
 

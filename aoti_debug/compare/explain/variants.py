@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_errors import bound_of
 from aoti_debug.package.program_graphs import Node
 
 Compute = Callable[[list[Any], dict[str, Any]], Any]

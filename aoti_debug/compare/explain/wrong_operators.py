@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_errors import bound_of
 from aoti_debug.compare.explain.variants import Variant, computes, reduces, variants
 from aoti_debug.compare.measure.ulp import finite, ulp
 from aoti_debug.compare.protocol.measurement import SMALLEST, Explanation

@@ -25,9 +25,8 @@ from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.compare.modules import module_of_path
-from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.compare.what_if.rounding import Changed, OutputEffect, changes, effects, largest_error
-from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
+from aoti_debug.compare.what_if.substituted_run import ReplaySession, SubstitutedRun
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.instrument.frontend.worker.graph_nodes import module_path, mutated_nodes
 from aoti_debug.package.inputs import input_files

@@ -25,7 +25,6 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
 from aoti_debug.compare.what_if.cast_program import BuiltProposal, CastRequest, built_with_casts
-from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
 from aoti_debug.compare.what_if.rounding import (
     Changed,
     Headroom,
@@ -35,7 +34,7 @@ from aoti_debug.compare.what_if.rounding import (
     largest_error,
     roundings,
 )
-from aoti_debug.compare.what_if.substituted_run import Round, SubstitutedRun
+from aoti_debug.compare.what_if.substituted_run import ReplayOptions, ReplaySession, Round, SubstitutedRun, options_of
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind

@@ -13,8 +13,15 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.what_if import replacements
 from aoti_debug.compare.what_if.replacements import Substitution, recorded_results
-from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of, recorded
-from aoti_debug.compare.what_if.substituted_run import Instruction, Stop, Wait
+from aoti_debug.compare.what_if.substituted_run import (
+    Instruction,
+    ReplayOptions,
+    ReplaySession,
+    Stop,
+    Wait,
+    options_of,
+    recorded,
+)
 from aoti_debug.compare.what_if.what_if import WhatIf, plan, what_if
 from aoti_debug.runs.run.protocol import PRELOADED
 from aoti_debug.runs.run.supervise import Observer

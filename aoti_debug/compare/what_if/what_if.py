@@ -24,8 +24,14 @@ from aoti_debug.compare.what_if.replacements import (
     recorded_results,
     results_of,
 )
-from aoti_debug.compare.what_if.replay_session import ReplaySession, recorded
-from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip, SubstitutedRun
+from aoti_debug.compare.what_if.substituted_run import (
+    Instruction,
+    Replace,
+    ReplaySession,
+    Skip,
+    SubstitutedRun,
+    recorded,
+)
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir

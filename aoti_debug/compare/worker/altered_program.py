@@ -22,7 +22,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls, base_name
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.variants import computes
-from aoti_debug.compare.measure.deviations import is_one_step, is_rounded_to_integers
+from aoti_debug.compare.measure.differences import is_one_step, is_rounded_to_integers
 from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
 from aoti_debug.compare.protocol.measurement import EXPLAINED, LARGEST, LEAST, AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun

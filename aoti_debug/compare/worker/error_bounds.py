@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate.arguments import ExportedWeights, python_value
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wide
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_errors import FUNCTION_BOUNDS
 from aoti_debug.compare.measure.ulp import ulp
 from aoti_debug.package.program_graphs import MEMBER_OF, Graph, Node, NodeKind, Reference, ValueKey
 

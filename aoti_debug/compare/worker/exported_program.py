@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
 from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError, RefusedError, draws, missing_function_reason
-from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.rounding_errors import RoundingNoise
 from aoti_debug.compare.protocol.measurement import UNWRITTEN, InexactResult, UndefinedResult
 from aoti_debug.compare.protocol.request import (
     CompareRequest,

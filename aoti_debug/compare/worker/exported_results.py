@@ -20,7 +20,7 @@ from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError, first_line, operator_of
-from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.rounding_errors import RoundingNoise
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.explain.element_trace import MOVES, is_elementwise
 from aoti_debug.compare.measure.state_change import (

@@ -17,7 +17,7 @@ from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.rounding_errors import RoundingNoise
 from aoti_debug.compare.measure.state_change import (
     NOISE_SEEDS,
     NOISE_UNITS,

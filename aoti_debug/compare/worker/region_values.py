@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.evaluate import rounding_noise
+from aoti_debug.compare.evaluate import rounding_errors
 from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -84,12 +84,12 @@ def perturbed(known: dict[ValueKey, Any], generator: torch.Generator, units: flo
 
     They are in float64; large ones become that when they are read.
     """
-    return {key: rounding_noise.moved(value, generator, units) for key, value in known.items()}
+    return {key: rounding_errors.moved(value, generator, units) for key, value in known.items()}
 
 
 def approximated(generator: torch.Generator) -> Callable[[Node, list[Any], Any], Any]:
     """Moves the results of functions that kernels approximate with an absolute error."""
-    return lambda node, _, result: rounding_noise.approximated(node, result, generator)
+    return lambda node, _, result: rounding_errors.approximated(node, result, generator)
 
 
 @contextlib.contextmanager

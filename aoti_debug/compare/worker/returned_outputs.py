@@ -14,10 +14,10 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.rounding_errors import RoundingNoise
 from aoti_debug.compare.measure import output_errors
 from aoti_debug.compare.measure.choices import Choice, chooses_equal, leaves_order_open, other_choice
-from aoti_debug.compare.measure.deviations import deviating, is_suspicious
+from aoti_debug.compare.measure.differences import deviating, is_suspicious
 from aoti_debug.compare.measure.ulp import relative_difference
 from aoti_debug.compare.protocol.measurement import (
     EXPLAINED,

@@ -20,7 +20,7 @@ from aoti_debug.base.machine.steps import Step, Steps
 from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.what_if.replacements import ResultSource, Substitution
-from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
+from aoti_debug.compare.what_if.substituted_run import ReplayOptions, ReplaySession, options_of
 from aoti_debug.compare.what_if.what_if import Recovery, WhatIf, what_if
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.repro.repro import ReproOptions, write_repro

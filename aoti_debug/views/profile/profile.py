@@ -22,7 +22,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.modules import LaunchTimes, SiteTime
-from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
+from aoti_debug.compare.what_if.substituted_run import ReplayOptions, ReplaySession, options_of
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import require_end
 from aoti_debug.runs.run import runner

@@ -33,7 +33,7 @@ from aoti_debug.app.execute.execute import ExecutedScript
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step
-from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
+from aoti_debug.compare.bisect.bisect import SettingsBisection
 from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
 from aoti_debug.compare.bisect.build_trials import BuildFault, BuildTrial
 from aoti_debug.compare.bisect.equal_result import equal_lines

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.compare.bisect.bisect_settings import asked_for, suspects
+from aoti_debug.compare.bisect.bisect import asked_for, suspects
 from aoti_debug.compare.bisect.build_changes import Build, SettingChange
 
 

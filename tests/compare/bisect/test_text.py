@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.compare.bisect.bisect_packages import Bisection, SuspectLaunch
-from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
+from aoti_debug.compare.bisect.bisect import Bisection, SettingsBisection, SuspectLaunch
 from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
 from aoti_debug.compare.bisect.build_trials import BuildFault, BuildTrial
 from aoti_debug.compare.bisect.text import bisection_document, bisection_lines, settings_document, settings_lines

@@ -107,12 +107,12 @@ def test_an_operator_of_a_large_input(monkeypatch: pytest.MonkeyPatch, result: N
 
 
 def test_a_large_input_is_perturbed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aoti_debug.compare.evaluate import rounding_noise
+    from aoti_debug.compare.evaluate import rounding_errors
 
     key = ValueKey("a")
     whole = perturbed({key: A}, torch.Generator().manual_seed(1))[key]
     for name, value in (("LARGE", 512), ("_PART", 7)):
-        monkeypatch.setattr(rounding_noise, name, value)
+        monkeypatch.setattr(rounding_errors, name, value)
     monkeypatch.setattr(arithmetic, "_STEPS", 640)
     held = perturbed({key: A}, torch.Generator().manual_seed(1))[key]
     assert isinstance(held, Narrow)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
+from aoti_debug.compare.evaluate.rounding_errors import FUNCTION_BOUNDS
 from aoti_debug.compare.measure.ulp import ulp
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region

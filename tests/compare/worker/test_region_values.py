@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_errors import FUNCTION_BOUNDS
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.compare.worker.region_values import (

@@ -13,8 +13,7 @@ from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect_packages import BisectOptions, bisect_packages
-from aoti_debug.compare.bisect.bisect_settings import bisect_settings
+from aoti_debug.compare.bisect.bisect import BisectOptions, bisect_packages, bisect_settings
 from aoti_debug.compare.bisect.build_trials import SettingsOptions
 from aoti_debug.compare.bisect.text import bisection_document, bisection_lines, settings_document, settings_lines
 

@@ -19,7 +19,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.what_if.replay import Reached, replay
-from aoti_debug.compare.what_if.replay_session import ReplayOptions
+from aoti_debug.compare.what_if.substituted_run import ReplayOptions
 from aoti_debug.compare.what_if.what_if import Recovery, WhatIf, what_if_document, what_if_lines
 from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.show.detail import detail

@@ -1,4 +1,4 @@
-"""`aoti-debug bisect --settings`: what makes a program wrong, from the builds that an interrupted bisection left."""
+"""`aoti-debug bisect` on a model whose launches 0.2 and 0.4 are wrong; `--settings` from what an earlier one left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect_settings import asked_for, bisect_settings, suspects
+from aoti_debug.compare.bisect.bisect import asked_for, bisect_settings, suspects
 from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part, SettingChange
 from aoti_debug.compare.bisect.build_trials import (
     BASELINE,
@@ -113,7 +113,7 @@ module = importlib.import_module("aoti_debug.compare.bisect.build_trials")
 WRONG = BuildTrial(name=BASELINE, finding=BuildFault.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 
-def bisect(folder: Path, *words: str | Path) -> Result:
+def search_settings(folder: Path, *words: str | Path) -> Result:
     return CliRunner().invoke(group, ["bisect", *map(str, words), "--settings", "--out", str(folder)])
 
 
@@ -136,7 +136,7 @@ def tried(*changes: Change, like: BuildTrial = WRONG) -> BuildTrial:
 def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
     folder = interrupted(SettingsOptions(program=wrong.program, inductor_configs=CONFIGS, out=tmp_path), WRONG)
     ((key, value),) = CONFIGS.items()
-    result = bisect(tmp_path, wrong.program, "--inductor-config", f"{key}={value}")
+    result = search_settings(tmp_path, wrong.program, "--inductor-config", f"{key}={value}")
     assert result.exit_code == 1, result.output
     assert f"FIXED by  without --inductor-config {key}" in result.stdout
     assert "note: the first 1 build had been made before" in result.stdout
@@ -148,7 +148,7 @@ def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
     relu, argmax = "aten.relu.default", "aten.argmax.default"
     baseline = replace(WRONG, applied=Applied((), (), (argmax, relu)), suspects=(relu,))
     interrupted(options, baseline, tried(*suspects({}, "cpu")))
-    result = bisect(tmp_path, wrong.program, "--import", "tests.wrong_lowering")
+    result = search_settings(tmp_path, wrong.program, "--import", "tests.wrong_lowering")
     assert result.exit_code == 1, result.output
     line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
     assert f"FIXED by  {line}" in result.stdout
@@ -248,7 +248,7 @@ def builds_without_relu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("builds_without_relu")
 def test_a_build_that_fails_in_an_operator_is_fixed_without_its_lowering(wrong: Wrong, tmp_path: Path) -> None:
-    result = bisect(tmp_path, wrong.program)
+    result = search_settings(tmp_path, wrong.program)
     assert result.exit_code == 1, result.output
     line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
     assert f"FIXED by  {line}" in result.stdout
@@ -256,7 +256,7 @@ def test_a_build_that_fails_in_an_operator_is_fixed_without_its_lowering(wrong: 
 
 @pytest.mark.usefixtures("builds_without_relu")
 def test_each_build_is_told_once(wrong: Wrong, tmp_path: Path) -> None:
-    result = bisect(tmp_path, wrong.program)
+    result = search_settings(tmp_path, wrong.program)
     names = [trial["name"] for trial in json.loads(next(tmp_path.rglob(NAME)).read_text())["trials"]]
     assert len(names) > 2
     for name in names:
@@ -272,8 +272,10 @@ def test_each_build_is_told_once(wrong: Wrong, tmp_path: Path) -> None:
         (("{program}", "{good}"), UsageError, "--settings takes one exported program"),
     ],
 )
-def test_bad_input(wrong: Wrong, tmp_path: Path, words: tuple[str, ...], error: type[Exception], problem: str) -> None:
-    result = bisect(tmp_path, *(word.format(good=wrong.good, program=wrong.program) for word in words))
+def test_bad_settings(
+    wrong: Wrong, tmp_path: Path, words: tuple[str, ...], error: type[Exception], problem: str
+) -> None:
+    result = search_settings(tmp_path, *(word.format(good=wrong.good, program=wrong.program) for word in words))
     assert isinstance(result.exception, error)
     assert problem in str(result.exception)
 
@@ -281,3 +283,33 @@ def test_bad_input(wrong: Wrong, tmp_path: Path, words: tuple[str, ...], error: 
 def test_two_packages_are_needed_without_settings(wrong: Wrong, tmp_path: Path) -> None:
     result = CliRunner().invoke(group, ["bisect", str(wrong.good), "--out", str(tmp_path)])
     assert isinstance(result.exception, UsageError)
+
+
+def search_packages(folder: Path, *words: str | Path) -> Result:
+    return CliRunner().invoke(group, ["bisect", *map(str, words), "--out", str(folder / "bisects")])
+
+
+def test_both_culprits_in_four_runs(wrong: Wrong, tmp_path: Path) -> None:
+    result = search_packages(tmp_path, wrong.good, wrong.bad)
+    assert result.exit_code == 1, result.output
+    lines = result.stdout.splitlines()
+    culprits = [line.split()[1] for line in lines if line.startswith("CULPRIT")]
+    assert culprits == ["0.2", "0.4"]
+    assert "  model    " in result.stdout
+    assert lines[-1] == "PROVED with the results of 0.2, 0.4 replaced, the outputs match again; 4 runs"
+
+
+def test_a_package_and_itself_are_the_same(wrong: Wrong, tmp_path: Path) -> None:
+    result = search_packages(tmp_path, wrong.good, wrong.good)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "SAME; 3 runs"
+
+
+def test_bad_input(wrong: Wrong, tmp_path: Path) -> None:
+    result = search_packages(tmp_path, wrong.good, tmp_path / "missing.pt2")
+    assert isinstance(result.exception, ArtifactError)
+
+
+def test_another_program_is_refused(wrong: Wrong, faulty_package: Path, tmp_path: Path) -> None:
+    result = search_packages(tmp_path, wrong.good, faulty_package)
+    assert isinstance(result.exception, UsageError | ArtifactError)

@@ -27,8 +27,8 @@ from aoti_debug.triage.investigation.graph_trace import with_graph, with_origin
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import HELD
+from aoti_debug.triage.nonfinite.harm import OriginTrials, values_text
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
-from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
 from aoti_debug.triage.results import wrong_value_finding
 
 FOLDER = "origin"  # of the files that take the place of a run's own

@@ -18,9 +18,8 @@ from aoti_debug.compare.fx_repro.module_text import ModuleText, module_text
 from aoti_debug.compare.fx_repro.script_text import input_text
 from aoti_debug.compare.protocol.request import InputTensor
 from aoti_debug.repro import literals
-from aoti_debug.triage.minify.eager_request import EagerValue
 from aoti_debug.triage.minify.script_text import IN_EAGER, SCRIPT, ScriptCheck, ScriptSetup, script_text
-from aoti_debug.triage.minify.start_parts import Start, Unit, part_of
+from aoti_debug.triage.minify.start_parts import EagerValue, Start, Unit, part_of
 
 SMALL = 2  # the size of a dimension that is made smaller
 

@@ -28,7 +28,7 @@ from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.printing import print_operator
 from aoti_debug.package.program_graphs import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.package.pt2 import archive, load_program
-from aoti_debug.triage.minify.eager_request import END, REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
+from aoti_debug.triage.minify.start_parts import END, REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,7 @@ from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.load_tensors import saved_values
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.triage.nonfinite import causes, matrix_products
+from aoti_debug.triage.nonfinite import causes
 from aoti_debug.triage.nonfinite.causes import Cause
 from aoti_debug.triage.nonfinite.finding_text import SHOWN
 
@@ -69,7 +69,7 @@ def operand_values(
             continue
         name = flow.content_name(launch, other)
         values = read.get(other.spec.param)
-        factor = matrix_products.factor(launch, other, name, tensor, shape, element)
+        factor = causes.factor(launch, other, name, tensor, shape, element)
         if values is not None:
             known[f"a row of {name} {row(values)}" if values.dim() else f"{name} = {spell(float(values))}"] = None
         elif factor is not None:
@@ -261,7 +261,7 @@ def _cause(
 ) -> Cause | None:
     kernel = result_slices.kernel_of(launch, run.manifest)
     if kernel is None:
-        sentence = matrix_products.cause(launch, argument, arguments, element, special)
+        sentence = causes.product_cause(launch, argument, arguments, element, special)
         return Cause((sentence,), "", {}) if sentence else None
     result_slice = result_slices.launch_slices(launch, run.manifest).get(argument.spec.param)
     if result_slice is None:

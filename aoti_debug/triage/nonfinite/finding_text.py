@@ -20,8 +20,7 @@ from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
 from aoti_debug.runs.rundir.launch import Argument
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.calls_and_replays import first_replays
-from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
-from aoti_debug.triage.nonfinite.origin_trials import OriginTrial
+from aoti_debug.triage.nonfinite.harm import NonfiniteCase, OriginTrial
 
 HELD = ", from "  # before the value that a NaN was made of
 SHOWN = 1  # sentence of a trial that leads the evidence where an input is the origin

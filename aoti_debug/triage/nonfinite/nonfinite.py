@@ -29,9 +29,8 @@ from aoti_debug.runs.rundir.formats.journal_records import TensorStats
 from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
-from aoti_debug.triage.nonfinite import finding_text, harmful_sinks
-from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase, Sink
-from aoti_debug.triage.nonfinite.origin_trials import TriedCase
+from aoti_debug.triage.nonfinite import finding_text, harm
+from aoti_debug.triage.nonfinite.harm import NonfiniteCase, Sink, TriedCase
 from aoti_debug.triage.results.finding_kinds import Infinities
 
 _FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
@@ -109,9 +108,9 @@ def explain(finding: Finding, run: RunDir) -> Finding:
 
 def _nan_cases(run: RunDir, roots: RootSearch) -> list[NonfiniteCase]:
     """The causes that the first harmful NaN may have: an input, an infinity, or the launch that shows it first."""
-    output_sinks = harmful_sinks.outputs(run, roots, Special.NAN)
+    output_sinks = harm.harmed_outputs(run, roots, Special.NAN)
     ends = [(sink, root) for sink in output_sinks for root in roots.trace([sink.occurrence])]
-    for sink in harmful_sinks.integers(roots):
+    for sink in harm.harmed_integers(roots):
         ends += [
             (sink, root) for root in roots.trace_argument(sink.occurrence.launch, sink.occurrence.argument, Special.NAN)
         ]
@@ -168,7 +167,7 @@ def _unintended_infinities(
     found: dict[object, NonfiniteCase] = {}
     harmful: set[object] = {occurrence.key for occurrence in case.path} if case else set()
     for special in INFINITE:
-        for sink in harmful_sinks.outputs(run, roots, special):
+        for sink in harm.harmed_outputs(run, roots, special):
             reached = roots.trace([sink.occurrence])
             is_meant = any(root.kind is RootKind.INTENDED or roots.is_filled(root) for root in reached)
             unintended = roots.unintended(reached)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from aoti_debug.compare.protocol.request import InputTensor, KnownValue, Recorded, Region
 from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
-from aoti_debug.triage.minify.eager_request import END, EagerValue
-from aoti_debug.triage.minify.start_parts import Start
+from aoti_debug.triage.minify.start_parts import END, EagerValue, Start
 from tests.compare import chains
 from tests.compare.chains import KIND
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.protocol.request import KnownValue
 from aoti_debug.package.program_graphs import ValueKey
-from aoti_debug.triage.minify.eager_request import END, EagerValue
-from aoti_debug.triage.minify.start_parts import part_of, values_of
+from aoti_debug.triage.minify.start_parts import END, EagerValue, part_of, values_of
 from tests.triage.minify import parts
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"

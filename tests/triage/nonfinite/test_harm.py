@@ -1,20 +1,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
-from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.triage.nonfinite import nonfinite, origin_trials, replaced_values
-from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
-from aoti_debug.triage.nonfinite.origin_trials import OriginTrials
+from aoti_debug.runs.diagnosis.special_values import Special
+from aoti_debug.runs.diagnosis.trace_roots import RootSearch
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.triage.nonfinite import harm, nonfinite, replaced_values
+from aoti_debug.triage.nonfinite.harm import NonfiniteCase, OriginTrials
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
 from aoti_debug.triage.results.finding_kinds import Infinities
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 from tests.triage.recorder import Recorder
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
+BAD = statistics(n_nan=1)
+HERE, ELSEWHERE = tensor(4, data_ptr=0x1000), tensor(4, data_ptr=0x2000)
+
+
+def values(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers)
+
+
+def test_a_view_of_an_output_leaves_the_model_under_its_name(tmp_path: Path) -> None:
+    view = site("k", arg("x"), arg("buf1_view", Role.OUT, base="buf1"), arg("x", Role.OUT))
+    manifest = replace(make_manifest(view), inputs=("x",), outputs=("", "buf1"))
+    journal = JournalWriter(level=2)
+    journal.launch_begin(0, 0, HERE, ELSEWHERE, HERE)
+    journal.launch_end(0)
+    journal.tensor_stats(0, 1, Phase.AFTER, BAD)
+    journal.tensor_stats(0, 2, Phase.AFTER, BAD)
+    run = open_run(run_directory(tmp_path, manifest, journal))
+    found = harm.harmed_outputs(run, RootSearch(Dataflow(run)), Special.NAN)
+    assert {sink.harm for sink in found} >= {"leaves the model as output 1 (buf1)"}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "harmful"),
+    [
+        (("buf8", "buf9"), True),  # buf9 is assigned without a launch
+        (("buf8",), False),
+        (("buf8", ""), False),
+        (("buf8", "true_graph_0_buf0"), True),
+    ],
+)
+def test_results_of_a_branch_leave_the_model_if_an_output_is_no_launch_s(
+    tmp_path: Path, outputs: tuple[str, ...], harmful: bool
+) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=outputs)
+    recorder.launch("k", {"arg0": values(0)}, {"true_graph_0_buf0": values(NAN)}, subgraph="true_graph_0")
+    recorder.launch("l", {"arg0": values(0)}, {"buf8": values(1)})
+    run = recorder.run()
+    assert bool(harm.harmed_outputs(run, RootSearch(Dataflow(run)), Special.NAN)) is harmful
+
+
+INF = float("inf")
 
 
 class Pretended:
@@ -97,7 +144,7 @@ def test_an_infinity_that_does_no_harm_is_not_the_origin(tmp_path: Path) -> None
     assert found is not None
     assert found.case.root.input == ""
     assert found.tried == ("l.weight",)
-    assert [origin_trials.values_text(replacement.held) for _, replacement in trials.refuted] == ["l.weight[0]"]
+    assert [harm.values_text(replacement.held) for _, replacement in trials.refuted] == ["l.weight[0]"]
 
 
 def test_a_weight_that_is_read_in_part_cannot_be_tried(tmp_path: Path) -> None:
@@ -117,7 +164,10 @@ def test_a_weight_that_is_read_in_part_cannot_be_tried(tmp_path: Path) -> None:
 
 def test_either_of_two_weights_is_enough(tmp_path: Path) -> None:
     """Without one of them, the other still does the same harm."""
-    weights = {"l.weight": torch.tensor([1.0, NAN]), "r.weight": torch.tensor([2.0, NAN])}
+    weights = {
+        "l.weight": torch.tensor([1.0, NAN]),
+        "r.weight": torch.tensor([2.0, NAN]),
+    }
 
     def run(name: str, held: dict[str, torch.Tensor]) -> RunDir:
         recorder = Recorder(tmp_path / name, outputs=("buf9",), weights=("l_weight", "r_weight"))

@@ -28,9 +28,8 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
-from aoti_debug.views.bundle import redact_journal
 from aoti_debug.views.report import report
-from aoti_debug.views.report.redaction import RedactedPart, Redaction, redaction_for
+from aoti_debug.views.report.redaction import RedactedPart, Redaction, redact_journal, redaction_for
 from aoti_debug.views.report.subject import ReportSubject
 
 LOGS = ("stdout.log", "stderr.log")
@@ -233,7 +232,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
         contents.leave_out(f"{prefix}{run_directory.JOURNAL}", run.path / run_directory.JOURNAL, "it is too large")
     elif untrusted_files.is_file(run.path, run_directory.JOURNAL):
         journal = untrusted_files.read_bytes(run.path, run_directory.JOURNAL, _LARGEST_JOURNAL)
-        contents.add(f"{prefix}{run_directory.JOURNAL}", redact_journal.redact(journal, redaction, included))
+        contents.add(f"{prefix}{run_directory.JOURNAL}", redact_journal(journal, redaction, included))
     crumbs = breadcrumbs.content(run.path)
     if crumbs is not None:
         contents.add(f"{prefix}{breadcrumbs.NAME}", crumbs)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-import base64
 import contextlib
-import io
 import re
 import shutil
 import tempfile
-import textwrap
-import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,13 +18,14 @@ from aoti_debug.base.machine.files import atomic_write, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
-from aoti_debug.repro.templates.unpack import MARK
 from aoti_debug.runs.rundir.formats.stored_tensor import bytes_of
 from aoti_debug.runs.rundir.formats.tensor_file_format import chunks
 from aoti_debug.runs.rundir.formats.weight_reference import is_reference
 from aoti_debug.runs.rundir.launch import Launch
 
 if TYPE_CHECKING:
+    import zipfile
+
     from aoti_debug.repro.kernel_header import KernelHeader
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -245,6 +242,13 @@ def single_file(contents: Mapping[str, str | bytes], tensors: Mapping[str, Path]
     Raises:
         UsageError: it would carry more.
     """
+    import base64  # these serve few repros
+    import io
+    import textwrap
+    import zipfile
+
+    from aoti_debug.repro.templates.unpack import MARK
+
     script = str(contents["repro.py"])
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -283,6 +287,8 @@ def _unpack() -> str:
 
 def _member(name: str) -> zipfile.ZipInfo:
     """With a fixed date: equal contents are equal files."""
+    import zipfile
+
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED
     return info

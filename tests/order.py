@@ -30,19 +30,19 @@ LONGEST = (
     *(
         "instrument/builder/compiling/test_compile_library.py",
         "package/printing/test_inspectors.py",
-        "repro/test_evidence.py",
+        "repro/test_run_repro.py",
     ),
     *("attacks/test_report_page.py", "compare/test_compare.py"),
     *(
         "instrument/builder/compiling/test_regex_templates.py",
-        "compare/regions/test_states.py",
+        "compare/regions/test_program_calls.py",
         "instrument/frontend/worker/test_lower.py",
     ),
     *("runs/run/test_runner.py", "compare/what_if/test_replay.py", "end_to_end/test_inspections.py"),
     *(
         "triage/contracts/test_contracts.py",
         "app/torch_compile/test_backend.py",
-        "compare/bisect/test_bisect_settings.py",
+        "compare/bisect/test_bisect.py",
     ),
     *("triage/nonfinite/test_nonfinite_model.py", "triage/memory_errors/test_uninitialised.py"),
 )

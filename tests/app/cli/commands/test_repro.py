@@ -173,6 +173,10 @@ def test_a_start_imports_what_it_needs() -> None:
             "aoti_debug.instrument.builder",
             "aoti_debug.instrument.frontend",
         ),
-        *("aoti_debug.runs.diagnosis.diagnose", "aoti_debug.runs.diagnosis.rescue", "aoti_debug.repro.repro_files"),
+        *(
+            "aoti_debug.runs.diagnosis.diagnose",
+            "aoti_debug.runs.diagnosis.rescue",
+            "aoti_debug.repro.templates.unpack",
+        ),
     )
     assert started_modules.imported("import aoti_debug.app.cli.commands.repro", unused) == []

@@ -18,7 +18,8 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     part_text,
 )
 from aoti_debug.runs.diagnosis.findings import UNFINISHED, Finding, Place
-from aoti_debug.triage.build_failures.proof_script import SCRIPT, Replay
+from aoti_debug.triage.build_failures.proof_script import Replay
+from aoti_debug.triage.build_failures.script_text import SCRIPT
 from aoti_debug.triage.results.finding_kinds import BUILD_FAILURE
 
 _MAX_OPERATORS = 6  # names of operators

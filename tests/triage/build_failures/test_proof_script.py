@@ -1,11 +1,10 @@
-"""The scripts of failed builds, which golden files show; how the end of one is read; one that is written and run."""
+"""The repro of a failed build: how its end is read, and one that is written and run."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,44 +12,12 @@ import pytest
 
 from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.child_process import FinishedProcess
-from aoti_debug.compare.fx_repro.module_text import module_text
-from aoti_debug.compare.fx_repro.script_text import Surroundings
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending
-from aoti_debug.triage.build_failures import proof_script
 from aoti_debug.triage.build_failures import proof_script as module
-from aoti_debug.triage.build_failures.proof_script import (
-    ModuleTensors,
-    compiler_text,
-    loading_text,
-    outcome,
-    replay,
-    script_text,
-)
+from aoti_debug.triage.build_failures.proof_script import outcome, replay
 from tests.shell_children import is_dead, wait_for
 from tests.triage.build_failures import failures
-
-GOLDEN = Path(__file__).parent / "golden"
-HEADER = ("The lowering of aten.erf.default alone", 'It is node "node_1".')
-AROUND = Surroundings({"max_autotune": True}, ("/home/u/model",), ("my_ops",), ("/home/u/ops.so",))
-GRAPH = failures.REFERENCE.graphs[0]
-MODULE = module_text(failures.REFERENCE, GRAPH, proof_script.region_of(GRAPH, ["node_1"]))
-TEXTS = {
-    "lowering": lambda: script_text(HEADER, MODULE, ModuleTensors({"node_0": "torch.randn([4])"}), AROUND),
-    "weights": lambda: script_text(
-        HEADER, MODULE, ModuleTensors({}, {"node_0": "torch.randn([4])"}, "cuda"), Surroundings()
-    ),
-    "program": lambda: loading_text(HEADER, "/home/u/model.pt2", AROUND),
-    "compiler": lambda: compiler_text(HEADER, ("g++", "-O3", '-DA="x"'), "kernel.cpp"),
-}
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_the_whole_script(name: str, golden: Callable[[Path, str], None]) -> None:
-    text = TEXTS[name]()
-    compile(text, name, "exec")
-    golden(GOLDEN / f"{name}.py.txt", text)
-
 
 TRIAGE = """
 import sys

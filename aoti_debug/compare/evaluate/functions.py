@@ -14,12 +14,13 @@ import contextlib
 import functools
 import importlib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import higher_order
 from aoti_debug.package.argument_values import extent_elements
-from aoti_debug.package.program_graphs import HIGHER_ORDER, USER_TRITON, Node
+from aoti_debug.package.program_graphs import HIGHER_ORDER, USER_TRITON, Node, Reference
 
 if TYPE_CHECKING:
     import torch
@@ -52,6 +53,7 @@ FRESH = frozenset(  # operators that give memory as it is
         *("aten.empty_permuted.default", "aten.new_empty.default", "aten.new_empty_strided.default"),
     }
 )
+_NO_KERNEL = re.compile(r"not implemented for '(\w+)'")
 ELEMENTWISE = frozenset({"prims.fma.default"})
 
 
@@ -148,6 +150,25 @@ class RefusedError(NotEvaluableError):
         self.raised = raised
         self.node = node
         self.call = call
+
+    def of_dtype(self, program: Reference | None, device: str) -> str:
+        """A sentence on an operator that eager has not for the dtype of its operands; "" for any other exception.
+
+        Args:
+            program: with the graph that the node is in, the first one.
+            device: that it was called on.
+        """
+        named = _NO_KERNEL.search(str(self.raised))
+        node = None if program is None else program.graphs[0].by_name.get(self.node)
+        if program is None or node is None or named is None:
+            return ""
+        import torch
+
+        dtype = getattr(getattr(torch, f"{named[1]}Tensor", None), "dtype", named[1])  # torch.ByteTensor.dtype
+        line = program.line(node)
+        at = f" at {line.place}" if line is not None else ""
+        lacks = f"eager on {device} has no {node.target} ({node.name}) for {str(dtype).removeprefix('torch.')}{at}"
+        return f"{lacks}, so that the program cannot be evaluated in eager: {first_line(self.raised)}"
 
 
 def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

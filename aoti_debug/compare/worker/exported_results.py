@@ -67,7 +67,7 @@ _MAX_INPUTS, _MAX_STEPS = 4, 10_000
 def refusal_of(source: ExportedSource, error: RefusedError) -> Refusal | StatesFailure:
     """The refusal of the inputs by eager, or why this is none."""
     if not is_about_values(error.raised):
-        return StatesFailure(str(error))
+        return StatesFailure(error.of_dtype(source.reference.of_exported, source.device) or str(error))
     said = error.raised
     if error.node:
         try:

@@ -481,6 +481,18 @@ def test_the_call_in_which_a_state_grows_too_large(tmp_path: Path, monkeypatch: 
     assert (refusal.call, refusal.operator) == (1, "aten.index_select.default")
 
 
+def test_an_operator_that_eager_has_not_for_a_dtype_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OfBytes(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.nn.functional.silu(x + 1)
+
+    given = (torch.arange(4, dtype=torch.uint8),)
+    (failure,) = yielded(OfBytes(), given, given, tmp_path, monkeypatch)
+    assert isinstance(failure, StatesFailure)
+    lacks = "eager on cpu has no aten.silu.default (silu) for uint8, so that the program cannot be evaluated"
+    assert failure.reason == f"{lacks} in eager: \"silu_cpu\" not implemented for 'Byte'"
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -512,7 +524,9 @@ def test_what_this_machine_cannot_do_is_no_refusal(
 
     (failure,) = yielded(Add(), given, given, tmp_path, monkeypatch)
     assert isinstance(failure, StatesFailure)
-    assert failure.reason.startswith("aten.index_add.default fails here")
+    has_no_kernel = "not implemented for" in str(error)
+    lacks = "eager on cpu has no aten.index_add.default (index_add) for float16"
+    assert failure.reason.startswith(lacks if has_no_kernel else "aten.index_add.default fails here")
 
 
 def test_a_failure_that_the_program_itself_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

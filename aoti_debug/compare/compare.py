@@ -8,6 +8,7 @@ aoti-debug/compares/20261120-231501-4711/
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -309,9 +310,10 @@ class _Session:
 
     def _check_not_compiled(self, what: str) -> None:
         if self._options.exported is not None:
+            both = shlex.join(["aoti-debug", "diff", str(self._options.exported), str(self._options.model)])
             raise UsageError(
-                f"{self._options.model} is {what}: it has no need of --exported",
-                hint="--exported is for a compiled package",
+                f"{self._options.model} is {what}, which is compared with its own program",
+                hint=f"to compare it with another program: {both}",
             )
 
     def _building(self) -> BuildOptions:

@@ -95,7 +95,7 @@ class Negated(torch.nn.Module):
 def test_a_program_of_what_needs_none(built: Builds, tmp_path: Path) -> None:
     half = built("half")
     for model, what in ((half.program, "an exported program"), (half.package, "an instrumented package")):
-        with pytest.raises(UsageError, match=f"is {what}: it has no need of --exported"):
+        with pytest.raises(UsageError, match=f"is {what}, which is compared with its own program"):
             compare(CompareOptions(model=model, exported=half.program, out=tmp_path))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from aoti_debug.app.execute import kept_inputs, kept_weights
 from aoti_debug.app.execute.call_file import KeptCall, KeptEnd
 from aoti_debug.app.execute.kept_inputs import NOT_FINITE
+from aoti_debug.app.execute.kept_weights import WeightsInForce
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import MEMBER, Manifest
@@ -86,6 +87,7 @@ class FailedCall:
         is_not_finite: its results are not finite, and the script went on.
         has_returned: it returned results to the script.
         has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
+        given: the names of weights that the script had given it after it was loaded, and that the package has.
         frozen: what torch computed from weights when it compiled the package (`freezing`) and the script has left,
             where it had replaced weights.
         packages: that the script has called.
@@ -102,6 +104,7 @@ class FailedCall:
     is_not_finite: bool = False
     has_returned: bool = False
     has_other_weights: bool = False
+    given: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
     packages: int = 1
     others: tuple[FailedCall, ...] = ()
@@ -266,7 +269,9 @@ def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCa
     assert called.package is not None
     if call is None:
         return FailedCall(called.run, called.package, None, None, why)
-    package, has_other_weights = _with_weights(called.package, call)
+    weights = kept_weights.of_call(call.file.parent, call.number)
+    package, has_other_weights = _with_weights(called.package, call, weights)
+    given = () if weights is None else tuple(sorted(weights.names))
     return FailedCall(
         run=called.run,
         package=package,
@@ -276,13 +281,13 @@ def _call_of(called: CalledPackage, call: KeptCall | None, why: str) -> FailedCa
         is_not_finite=call.file.name == NOT_FINITE,
         has_returned=call.end is KeptEnd.RETURNED,
         has_other_weights=has_other_weights,
-        frozen=_frozen(call, called.run.manifest),
+        given=given,
+        frozen=_frozen(given, called.run.manifest),
     )
 
 
-def _with_weights(package: Path, call: KeptCall) -> tuple[Path, bool]:
+def _with_weights(package: Path, call: KeptCall, weights: WeightsInForce | None) -> tuple[Path, bool]:
     """A package with the weights that the script had given it in a call, and True if it has others in spite of that."""
-    weights = kept_weights.of_call(call.file.parent, call.number)
     is_alone = manifest_beside(package).exists()  # and loaded as it is
     if weights is None or is_alone or weights.is_of_package:
         return package, weights is None or not weights.is_of_package
@@ -290,16 +295,10 @@ def _with_weights(package: Path, call: KeptCall) -> tuple[Path, bool]:
     return kept_weights.with_weights(package, weights, output), False
 
 
-def _frozen(call: KeptCall, manifest: Manifest) -> tuple[str, ...]:
+def _frozen(given: Sequence[str], manifest: Manifest) -> tuple[str, ...]:
     """What torch computed from weights when it compiled a package, and has kept while the script replaced weights."""
-    weights = kept_weights.of_call(call.file.parent, call.number)
-    if weights is None or not weights.changes:
-        return ()
-    return tuple(
-        constant.fqn
-        for constant in manifest.constants
-        if constant.fqn.startswith(_FROZEN) and not weights.names & {constant.fqn, constant.name}
-    )
+    frozen = (constant for constant in manifest.constants if given and constant.fqn.startswith(_FROZEN))
+    return tuple(constant.fqn for constant in frozen if not {constant.fqn, constant.name} & set(given))
 
 
 def _others(known: Sequence[CalledPackage], chosen: CalledPackage) -> tuple[FailedCall, ...]:

@@ -11,7 +11,16 @@ from pathlib import Path
 from aoti_debug.app.execute import operator_modules
 from aoti_debug.app.execute.execute import ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import MAX_CAUGHT, FailedCall
-from aoti_debug.app.execute.unseen import Unseen, is_of_own_operator, only_alone, unseen_of, with_earlier, with_unseen
+from aoti_debug.app.execute.unseen import (
+    Unseen,
+    call_text,
+    frozen_text,
+    is_of_own_operator,
+    unseen_of,
+    with_earlier,
+    with_unseen,
+    with_what_was_seen,
+)
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError
 from aoti_debug.base.machine import torch_settings
@@ -29,13 +38,13 @@ from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.triage.investigation.investigation import Outcome
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results import triage_directory
-from aoti_debug.triage.results.finding_kinds import CONTRACT
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import recorded, triage
 
 STEP = "script"
 _UNREAD = "could not be looked into"
 _MOST_CALLS = 100  # before one that failed, that are made once more
+_FEW_CALLS = 3  # before one in which nothing was seen
 
 
 def triage_script(
@@ -156,20 +165,21 @@ def _triage(
     with changed_environment(torch_settings.environment(failed.run.info.torch_settings)):
         found = triage(options, listener, command=command)
         is_seen = verdict is not None or failed.is_not_finite
-        calls = _calls_before(failed) + options.calls
+        before = _calls_before(failed)
+        calls = options.calls + (before if is_seen else min(before, _FEW_CALLS))
         left = options.time_limit - (time.monotonic() - began)
-        if is_seen and calls > options.calls and left > 0 and found.finding.kind in (CLEAN, INCOMPLETE):
+        if calls > options.calls and left > 0 and found.finding.kind in (CLEAN, INCOMPLETE):
             further = replace(options, calls=calls, time_limit=left)
             found = _triage_with_calls(further, listener, command, before=found, passed=options.time_limit - left)
     for repro in {one.repro for one in (found.finding, *found.finding.also) if one.repro}:
         operator_modules.copy_beside(Path(repro), failed.package.parent)
-    finding = _with_what_was_seen(found.finding, failed, verdict, unseen)
+    finding = with_what_was_seen(found.finding, failed, verdict, unseen)
     run = found.record.run if finding == found.finding else str(failed.run.path)
     if failed.earlier is not None and is_of_own_operator(finding):
         again = replace(options, inputs=failed.earlier.inputs, calls=1)
         alone = again.recorded(failed.earlier.package, found.path / triage_directory.RUNS)
         finding = with_earlier(
-            finding, failed, call=_call_text(failed), run=replace(alone, level=3, stall=options.stall)
+            finding, failed, call=call_text(failed), run=replace(alone, level=3, stall=options.stall)
         )
     return replace(found, record=replace(found.record, finding=finding, run=run))
 
@@ -197,7 +207,7 @@ def _seen(failed: FailedCall, verdict: Verdict | None, error: AotiDebugError) ->
         return _with_note(finding_of(failed.run, verdict), note)
     results = "had results that are not finite, and was" if failed.is_not_finite else "was"
     return Finding(
-        INCOMPLETE, f"{_call_text(failed)} of {failed.package.name} {results} not looked into", warnings=(note,)
+        INCOMPLETE, f"{call_text(failed)} of {failed.package.name} {results} not looked into", warnings=(note,)
     )
 
 
@@ -208,11 +218,7 @@ def _of_call(finding: Finding, failed: FailedCall) -> Finding:
 
 def _error_note(failed: FailedCall, error: AotiDebugError) -> str:
     hint = f" ({error.hint})" if error.hint else ""
-    return f"{_call_text(failed)} of {failed.package.name} {_UNREAD}: {wording.first_line(str(error))}{hint}"
-
-
-def _call_text(failed: FailedCall) -> str:
-    return "the last call" if failed.number is None else f"call {failed.number}"
+    return f"{call_text(failed)} of {failed.package.name} {_UNREAD}: {wording.first_line(str(error))}{hint}"
 
 
 def _with_note(finding: Finding, note: str) -> Finding:
@@ -299,7 +305,7 @@ def _with_other_packages(
             f"the script had replaced weights of {wording.join_truncated(changed, 3)}, which were not kept: here they "
             "are those of the package"
         )
-    notes += [f"{other.package.name}: {_frozen_text(other.frozen)}" for other in others if other.frozen]
+    notes += [f"{other.package.name}: {frozen_text(other.frozen)}" for other in others if other.frozen]
     commands = [
         shlex.join(["aoti-debug", "triage", word_of(other.package), "--inputs", word_of(other.inputs)])
         for other in (*[other for other, _ in seen], *left)
@@ -348,50 +354,4 @@ def _outcome(executed: ExecutedScript) -> str:
     others = wording.pluralize(len(executed.others), "other run") if executed.others else ""
     return f"{end}; {call} of {failed.package.name}: {wording.first_line(failed.why)}" + (
         f"; {others}" if others else ""
-    )
-
-
-def _with_what_was_seen(
-    finding: Finding, failed: FailedCall, verdict: Verdict | None, unseen: Unseen | None = None
-) -> Finding:
-    """A finding, where it is none, with what its run has shown: the call alone need not fail in the same way."""
-    if failed.has_other_weights:
-        others = "the script had replaced weights, which were not kept: here the model has those of its package"
-        finding = replace(finding, warnings=(*finding.warnings, others))
-    if failed.frozen:
-        finding = replace(finding, warnings=(*finding.warnings, _frozen_text(failed.frozen)))
-    call = _call_text(failed)
-    if failed.has_returned and verdict is None and is_of_own_operator(finding):
-        return only_alone(finding, failed, call, unseen)
-    if finding.kind.is_fault:
-        if finding.kind != CONTRACT or verdict is None:
-            return finding
-        return replace(finding, evidence=(*finding.evidence, f"in the script, {call} ended with: {_ended(verdict)}"))
-    is_over = finding.kind == UNFINISHED
-    if verdict is not None:
-        seen = finding_of(failed.run, verdict)
-        result = "was not looked into to the end" if is_over else "has no fault"
-        alone = f"{call} alone, in a process of its own, {result}: {finding.what}"
-        following = (*seen.next, *finding.next) if is_over else seen.next
-        return replace(seen, warnings=(*seen.warnings, alone, *finding.warnings), next=following)
-    if not failed.is_not_finite:
-        return finding
-    result = "it was not looked into to the end" if is_over else "it has none"
-    alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, {result}"
-    kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
-    return replace(finding, kind=kind, warnings=(alone, *finding.warnings))
-
-
-def _ended(verdict: Verdict) -> str:
-    """ "index out of bounds: 0 <= tmp2 < 50L in 0.0 cpp_fused_embedding_0"."""
-    launches = [f"{launch.id} {launch.kernel}" for launch in verdict.suspects]
-    return wording.first_line(verdict.what) + (f" in {wording.join_truncated(launches, 1)}" if launches else "")
-
-
-def _frozen_text(names: Sequence[str]) -> str:
-    """Says that replaced weights may have been computed into constants that stayed as they were."""
-    listed = wording.join_truncated(names, 3)
-    return (
-        f"the script had replaced weights, but not {listed}: going by the name, torch computed it from weights when it "
-        "compiled the package (freezing), and it may be of the weights before"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 
 from aoti_debug.app.execute.execute import ExecutedScript
@@ -17,11 +18,14 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.frames import is_of_openmp
 from aoti_debug.repro.operators import is_of_torch
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, NONFINITE, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, NONFINITE, UNFINISHED, Finding
 from aoti_debug.runs.diagnosis.suggested_commands import word_of
+from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.diagnosis.verdict_text import finding_of
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.script_process import UserScript
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 
 @dataclass(frozen=True)
@@ -162,3 +166,65 @@ def _first_of_its_thread(failed: FailedCall, call: str) -> str:
     if len(calls) < 2 or calls[-1].ended or any(one.thread == calls[-1].thread for one in calls[:-1]):
         return ""
     return f"{call} was the first one of its thread: those before it were made by other threads"
+
+
+def call_text(failed: FailedCall) -> str:
+    """ "call 3", "the last call"."""
+    return "the last call" if failed.number is None else f"call {failed.number}"
+
+
+def with_what_was_seen(
+    finding: Finding, failed: FailedCall, verdict: Verdict | None, unseen: Unseen | None = None
+) -> Finding:
+    """A finding, where it is none, with what its run has shown: the call alone need not fail in the same way."""
+    if failed.has_other_weights:
+        others = "the script had replaced weights, which were not kept: here the model has those of its package"
+        finding = replace(finding, warnings=(*finding.warnings, others))
+    if failed.given:
+        finding = replace(finding, warnings=(*finding.warnings, _given_text(failed.given)))
+    if failed.frozen:
+        finding = replace(finding, warnings=(*finding.warnings, frozen_text(failed.frozen)))
+    call = call_text(failed)
+    if failed.has_returned and verdict is None and is_of_own_operator(finding):
+        return only_alone(finding, failed, call, unseen)
+    if finding.kind.is_fault:
+        if finding.kind != CONTRACT or verdict is None:
+            return finding
+        return replace(finding, evidence=(*finding.evidence, f"in the script, {call} ended with: {_ended(verdict)}"))
+    is_over = finding.kind == UNFINISHED
+    if verdict is not None:
+        seen = finding_of(failed.run, verdict)
+        result = "was not looked into to the end" if is_over else "has no fault"
+        alone = f"{call} alone, in a process of its own, {result}: {finding.what}"
+        following = (*seen.next, *finding.next) if is_over else seen.next
+        return replace(seen, warnings=(*seen.warnings, alone, *finding.warnings), next=following)
+    if not failed.is_not_finite:
+        return finding
+    result = "it was not looked into to the end" if is_over else "it has none"
+    alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, {result}"
+    kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
+    return replace(finding, kind=kind, warnings=(alone, *finding.warnings))
+
+
+def _ended(verdict: Verdict) -> str:
+    """ "index out of bounds: 0 <= tmp2 < 50L in 0.0 cpp_fused_embedding_0"."""
+    launches = [f"{launch.id} {launch.kernel}" for launch in verdict.suspects]
+    return wording.first_line(verdict.what) + (f" in {wording.join_truncated(launches, 1)}" if launches else "")
+
+
+def frozen_text(names: Sequence[str]) -> str:
+    """Says that replaced weights may have been computed into constants that stayed as they were."""
+    listed = wording.join_truncated(names, 3)
+    return (
+        f"the script had replaced weights, but not {listed}: going by the name, torch computed it from weights when it "
+        "compiled the package (freezing), and it may be of the weights before"
+    )
+
+
+def _given_text(names: Sequence[str]) -> str:
+    """Says that weights are those of the script, and how to compare them with others."""
+    listed = f"{wording.pluralize(len(names), 'weight')} ({wording.join_truncated(names, 3)})"
+    return (
+        f"the script gave it {listed}, which are not compared with any others: aoti-debug diff does that, of a program "
+        "exported with the right ones and this package"
+    )

@@ -30,7 +30,7 @@ from aoti_debug.app.execute.failed_call import (
 )
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
-from aoti_debug.app.execute.unseen import unseen_of, with_earlier, with_unseen
+from aoti_debug.app.execute.unseen import unseen_of, with_earlier, with_unseen, with_what_was_seen
 from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, GraphEntry
 from aoti_debug.base.errors import AotiDebugError, ArtifactError
 from aoti_debug.base.machine.files import json_data
@@ -134,7 +134,7 @@ def test_a_call_with_a_wrong_number_of_inputs(tmp_path: Path, monkeypatch: pytes
     leaves = tuple(Leaf(name, dtype="torch.float32", shape=(Dim(2, 2),)) for name in "xy")
     monkeypatch.setattr(input_files, "read_signature", lambda _: ModelSignature(leaves, "a structure"))
     monkeypatch.setattr(archive, "inspect", lambda _: None)
-    monkeypatch.setattr(failed_call_module, "_with_weights", lambda package, _: (package, False))
+    monkeypatch.setattr(failed_call_module, "_with_weights", lambda package, *_: (package, False))
     inputs = chosen(called).inputs
     assert inputs is not None
     (only,) = torch.load(inputs)
@@ -320,10 +320,10 @@ def test_what_a_call_ended_with_is_told_with_a_broken_contract(
     found = chosen(package(tmp_path / "c", run))
     assert found.why == f"SIGSEGV (Segmentation fault){why}"
     broken = Finding(CONTRACT, "input 0 is int32[2] on cpu; the model takes int64[2] on cpu")
-    finding = triage_script._with_what_was_seen(broken, found, run.verdict)
+    finding = with_what_was_seen(broken, found, run.verdict)
     assert finding.evidence == (f"in the script, call 0 ended with: SIGSEGV (Segmentation fault){where}",)
-    assert triage_script._with_what_was_seen(broken, found, None) == broken
-    assert triage_script._with_what_was_seen(CRASHED, found, run.verdict) == CRASHED
+    assert with_what_was_seen(broken, found, None) == broken
+    assert with_what_was_seen(CRASHED, found, run.verdict) == CRASHED
 
 
 OWN = Finding(
@@ -350,7 +350,7 @@ def test_a_fault_that_an_own_operator_has_only_alone_is_none_of_the_script(
     run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
     called = chosen(package(tmp_path / "a", run, is_finite=is_finite))
     left = unseen_of(execute.ExecutedScript(0, failed=called), called, SCRIPT)
-    found = triage_script._with_what_was_seen(OWN, called, None, left)
+    found = with_what_was_seen(OWN, called, None, left)
     assert (found.kind, found.next) == (kind, following)
     alone = f"call 0 returned where it was recorded; alone, in a process of its own: {OWN.what}"
     assert alone in (*found.evidence, *found.warnings)
@@ -358,7 +358,7 @@ def test_a_fault_that_an_own_operator_has_only_alone_is_none_of_the_script(
     generated = replace(OWN, where=Place("0.1", "cpp_fused_0"))
     torchs = replace(OWN, where=Place("0.1", "aten.addmm.out", "aten.addmm.out"))
     for other in (generated, torchs, replace(OWN, kind=CONTRACT)):
-        assert triage_script._with_what_was_seen(other, called, None, left) == other
+        assert with_what_was_seen(other, called, None, left) == other
 
 
 @pytest.mark.parametrize("fails_too", [True, False])
@@ -635,6 +635,27 @@ def test_further_calls_take_nothing_away_from_what_one_call_has_shown(
     assert [step.began for step in found.record.steps] == ([0.0] if isinstance(further, AotiDebugError) else [0.0, 7.0])
 
 
+@pytest.mark.parametrize(
+    ("is_seen", "number", "overwrites", "made"),
+    [(True, 36, True, [1, 37]), (False, 36, True, [1, 4]), (False, 1, True, [1, 2]), (False, 36, False, [1])],
+)
+def test_a_model_that_overwrites_its_buffers_is_called_several_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool, number: int, overwrites: bool, made: list[int]
+) -> None:
+    """As often as the script has called it, if something was seen; else a few times."""
+    calls: list[int] = []
+
+    def triage(options: TriageOptions, *_: object, **__: object) -> TriageDir:
+        calls.append(options.calls)
+        return TriageDir(tmp_path, Record(Finding(CLEAN, "1 launch"), ()))
+
+    monkeypatch.setattr(triage_script, "triage", triage)
+    monkeypatch.setattr(triage_script, "writes_shared_memory", lambda _: overwrites)
+    call = replace(call_with_others(tmp_path), others=(), number=number, is_not_finite=is_seen)
+    triage_script._triage(call, None, TriageOptions(model=tmp_path / "a.pt2"), None, ())
+    assert calls == made
+
+
 def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     """Of the script: its own end, and graphs that ran in eager."""
     run = ended(tmp_path / "of_a", returned, exit_=Exit(ExitKind.CLEAN))
@@ -719,8 +740,11 @@ def test_what_was_computed_from_weights_at_compile_time_may_be_of_the_weights_be
         weights.changed("load_constants", {name: torch.ones(2) for name in replaced}, inactive=False)
         weights.tell(called.calls[0].file.parent, 0)
     found = chosen(called)
-    assert found.frozen == frozen
-    finding = triage_script._with_what_was_seen(Finding(CLEAN, "1 launch"), found, None)
+    assert (found.given, found.frozen) == (replaced, frozen)
+    finding = with_what_was_seen(Finding(CLEAN, "1 launch"), found, None)
+    given = [warning for warning in finding.warnings if warning.startswith("the script gave it ")]
+    assert len(given) == bool(replaced)
+    assert all(f"({', '.join(replaced)}), which are not compared with any others" in warning for warning in given)
     said = [warning for warning in finding.warnings if "(freezing)" in warning]
     assert len(said) == bool(frozen)
     assert all(f"but not {', '.join(frozen)}: " in warning and "may be of the weights" in warning for warning in said)
@@ -733,7 +757,7 @@ def test_a_call_whose_triage_was_not_finished_is_not_said_to_have_no_fault(
     run = ended(tmp_path / "of_a", returned, **({"signal": signal} if signal else {"exit_": Exit(ExitKind.CLEAN)}))
     found = chosen(package(tmp_path / "a", run, is_finite=is_finite))
     late = Finding(UNFINISHED, "ended after 9 min 0 s", next=("aoti-debug triage a.pt2 --time-limit 2160",))
-    finding = triage_script._with_what_was_seen(late, found, run.verdict)
+    finding = with_what_was_seen(late, found, run.verdict)
     assert finding.kind == (UNFINISHED if run.verdict is None else FAULT)
     (said,) = [warning for warning in finding.warnings if "in a process of its own" in warning]
     assert "not looked into to the end" in said

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.base.errors import RunDirError, TargetError, UsageError
 from aoti_debug.base.machine import torch_settings, user_code
+from aoti_debug.base.machine.exhaustion import advice, refusal, system_text
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.compare.evaluate.arguments import ExportedWeights
@@ -164,9 +165,18 @@ def main() -> int:
                 request = json_data.parse(CompareRequest, Path(path).read_bytes())
                 _compare(request, Path(path).parent, messages)
         except Exception as error:  # noqa: BLE001 - every exception is reported to the parent
-            messages.write(message_line(EvaluationFailed(ErrorData.from_exception(error))) + "\n")
+            messages.write(message_line(EvaluationFailed(_described(error))) + "\n")
             return 1
     return 0
+
+
+def _described(error: Exception) -> ErrorData:
+    """The exception that ended the evaluation; what the system refused is an error of its own, with what helps."""
+    described, refused = ErrorData.from_exception(error), refusal(error)
+    if described.ours or described.lacks or refused is None:
+        return described
+    said = f"the process that evaluates the program failed: {system_text(refused)}"
+    return ErrorData.from_exception(TargetError(said, hint=advice(refused)))
 
 
 def _prepare(device: str) -> None:

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from benchmarks.rows_file import Row, RowsFile
 
 _THREADS = ("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")  # of each process, if there are several
 _LINE = 300  # characters of an error
+_RAISED = re.compile(r"[\w.]*(?:Error|Exception)\b")
 _SAID = 40  # lines of it that are kept
 
 
@@ -136,7 +138,7 @@ class _Processes:
             found: Row = json.loads(answer.read_text())
             return found
         lines = [line for line in said.read_text(errors="replace").splitlines() if line.strip()]
-        return {"failure": f"exit code {code}: {lines[-1][:_LINE] if lines else ''}", "said": lines[-_SAID:]}
+        return {"failure": f"exit code {code}: {_error(lines)[:_LINE]}", "said": lines[-_SAID:]}
 
     def _variables(self, device: str | None, folder: Path) -> dict[str, str]:
         variables = {"TMPDIR": str(folder)}
@@ -146,6 +148,12 @@ class _Processes:
         if device is not None:
             variables["CUDA_VISIBLE_DEVICES"] = device
         return variables
+
+
+def _error(lines: Sequence[str]) -> str:
+    """The first line of the last exception that is printed, else the last line of all."""
+    raised = [line for line in lines if _RAISED.match(line)]
+    return (raised or lines or [""])[-1]
 
 
 def _devices(given: argparse.Namespace) -> queue.SimpleQueue[str | None]:

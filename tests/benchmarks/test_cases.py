@@ -19,6 +19,8 @@ from benchmarks import cases
 def one(name):
     if name == "dies":
         sys.exit("it is broken")
+    if name == "raises":
+        raise ValueError("it is wrong\\n\\nHere is how to go on.")
     if name == "hangs":
         time.sleep(600)
     return {"letters": len(name), "jobs": given.jobs, "threads": os.environ.get("OMP_NUM_THREADS")}
@@ -53,8 +55,10 @@ def test_a_case_that_dies_or_hangs_has_its_reason(called: Any, tmp_path: Path) -
     assert lines[0].split()[:2] == ["one", "3"]
     assert int(lines[0].split()[2]) >= 2
     assert lines[1] == "dies None None exit code 1: it is broken"
+    assert called("raises") == ["raises None None exit code 1: ValueError: it is wrong"]
     assert called("hangs", "--limit", "1") == ["hangs None None no end within 1 s"]
-    assert {row["case"] for row in map(json.loads, (tmp_path / "rows.jsonl").open())} == {"one", "dies", "hangs"}
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").open()]
+    assert {row["case"] for row in rows} == {"one", "dies", "raises", "hangs"}
 
 
 def test_what_is_done_is_not_run_again(called: Any, tmp_path: Path) -> None:

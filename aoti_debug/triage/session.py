@@ -271,10 +271,11 @@ def _checked(investigation: Investigation, so_far: SoFar) -> Outcome:
 
 
 def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
-    """The outcome with what takes something away from it: made-up inputs, no model lines, kernels kept apart."""
+    """The outcome with what takes something away from it: made-up inputs, no model lines, kernels kept apart, tuned."""
     if not found.finding.kind.is_fault:
         apart = overlap_remark(found.run.manifest) if found.run is not None else ""
-        return replace(found, finding=_with_notes(found.finding, (apart,))) if apart else found
+        notes = tuple(filter(None, (apart, options.tuning)))
+        return replace(found, finding=_with_notes(found.finding, notes)) if notes else found
     made_up = [RANDOM_INPUTS_NOTE] if options.random_inputs is not None else []
     lacking = found.run is not None and join_program.lacks_model_lines(found.run.manifest)
     lines = [f"model lines: {join_program.NO_MODEL_LINES}"] if lacking and options.exported is None else []

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -139,6 +139,29 @@ def test_kernels_that_were_kept_apart_are_noted_where_nothing_was_found(
     found, _ = triaged(of_kernels_that_overlap)
     note = "1 kernel may begin before the one before ends; while launches are recorded they may not, and a race between"
     assert [warning.startswith(note) for warning in found.finding.warnings] == [True] * noted
+
+
+@pytest.mark.parametrize(
+    ("configs", "said"),
+    [
+        ({}, ""),
+        ({"max_autotune": False, "freezing": True}, ""),
+        (
+            {"max_autotune": True},
+            "max_autotune lets torch choose kernels by the time that each takes: another build",
+        ),
+        (
+            {"max_autotune_gemm": True, "coordinate_descent_tuning": True},
+            "max_autotune_gemm, coordinate_descent_tuning let",
+        ),
+    ],
+)
+def test_kernels_that_were_chosen_by_their_times_are_noted_where_nothing_was_found(
+    configs: dict[str, Any], said: str
+) -> None:
+    options = TriageOptions(Path("model.pt2"), inductor_configs=configs)
+    found = session._with_remarks(Outcome(Finding(CLEAN, "2 launches"), None), options).finding
+    assert [warning.startswith(said) for warning in found.warnings] == [True] * bool(said)
 
 
 def test_nan_is_found_and_confirmed(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:

@@ -49,6 +49,7 @@ _QUIET = {"AOTI_DEBUG_PRINT": "none"}
 SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
 _CORES = 4  # that it takes to run it twice at the same time
 _ALL_TENSORS = "run, level 1, all"
+_TUNING = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning")
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,18 @@ class TriageOptions(ModelCalls):
         """The options of a command line that builds the model with the same settings, and calls it in the same way."""
         settings = [("--inductor-config", f"{key}={value}") for key, value in self.inductor_configs.items()]
         return (*self.calling, *chain.from_iterable(settings))
+
+    @property
+    def tuning(self) -> str:
+        """A remark where settings let torch choose kernels by the time that each takes; else ""."""
+        asked = [key for key in _TUNING if self.inductor_configs.get(key)]
+        if not asked:
+            return ""
+        verb = "lets" if len(asked) == 1 else "let"
+        return (
+            f"{wording.comma_separated(asked)} {verb} torch choose kernels by the time that each takes: another build "
+            "may have other ones; the triage of a compiled package runs its own"
+        )
 
     def building(self, program: Artifact, output: Path) -> BuildOptions:
         """The options of a build of the model.

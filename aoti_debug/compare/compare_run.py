@@ -49,6 +49,7 @@ from aoti_debug.package.recording_settings import EVERYTHING, SiteFilter
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import EMBEDDED
 
 _parsed = functools.lru_cache(maxsize=2)(program_graphs.from_json)  # a command asks for that of a run several times
 
@@ -290,6 +291,7 @@ def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region,
         exported=str(scope.exported or ""),
         torch_settings=run.info.torch_settings,
         inputs=str(run.inputs or ""),
+        is_of_host=run.info.host == EMBEDDED,
     )
 
 

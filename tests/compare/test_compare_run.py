@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from aoti_debug.compare import compare_run
+from aoti_debug.compare.compare_run import Scope
 from aoti_debug.compare.evaluation_process import EvaluatedRun
 from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, StateChange
 from aoti_debug.compare.suspects import overwrites_states, overwriting
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.program_graphs import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference, TensorType
 from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.rundir.run_json import EMBEDDED
+from tests.triage.recorder import Recorder
 
 KIND = TensorType("float32", "cpu", ("4",), ("1",))
 LINE = ModelLine("model.py", 7, "forward", "self.count.add_(1)")
@@ -75,3 +80,11 @@ def test_states_are_not_compared_where_only_the_exported_program_is_known() -> N
     assert compare_run._unfollowed_states(Reference(FORMAT, "2.13.0", (), exported=(without,), failure="other")) == ""
     of_temporary = Node("mul_", NodeKind.CALL, "aten.mul_.Tensor", ({"node": "mul"},), types=(KIND,), mutates=("mul",))
     assert not overwrites_states(Graph("", EXPORTED, (*without.nodes[:-1], of_temporary, without.nodes[-1]), ()))
+
+
+@pytest.mark.parametrize("host", ["", EMBEDDED])
+def test_the_process_that_evaluates_is_told_of_a_run_of_another_program(tmp_path: Path, host: str) -> None:
+    recorded = Recorder(tmp_path).run()
+    run = recorded.with_info(replace(recorded.info, host=host))
+    request = compare_run.request_for(run, tmp_path / "p.pt2", Scope(), ())
+    assert request.is_of_host is (host == EMBEDDED)

@@ -226,6 +226,7 @@ class CompareRequest:
         exported: the program that the package was built from, for its weights; "" if it is not known.
         exported_run: the calls of the exported program, for its states and outputs; None to make none.
         inputs: the inputs file of the run; "" for those embedded in the package.
+        is_of_host: another program has called the model, with inputs of its own, which are not known as a whole.
         wanted: regions whose values are saved beside the request; these regions are not measured.
         outputs: also save what the programs return, beside the request.
     """
@@ -243,6 +244,7 @@ class CompareRequest:
     exported: str = ""
     exported_run: ExportedRun | None = None
     inputs: str = ""
+    is_of_host: bool = False
     wanted: tuple[WantedValues, ...] = ()
     outputs: bool = False
 

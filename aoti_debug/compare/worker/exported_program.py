@@ -58,6 +58,13 @@ def held(program: Program, state: ProgramState) -> torch.Tensor | None:
     return program.state(state.name) if state.input is None else program.input(state.input)
 
 
+def inputs_of(request: CompareRequest, package: Artifact) -> input_files.Inputs | None:
+    """The inputs of a run; None if they are not known."""
+    if request.inputs:
+        return input_files.read(request.inputs, input_files.read_signature(package))
+    return None if request.is_of_host else input_files.read_embedded(package)
+
+
 class ExportedSource:
     """The inputs, weights and graph of the exported program of a run.
 
@@ -79,7 +86,7 @@ class ExportedSource:
         self.reference = reference
         self.device = device
         self._path = request.exported
-        self._inputs_file = request.inputs
+        self._request = request
         self._package = package
         self._recorded = {weight.name: weight for weight in run.weights}
         self.weights = weights
@@ -88,9 +95,7 @@ class ExportedSource:
     @cached_property
     def inputs(self) -> input_files.Inputs | None:
         """The inputs of the run; None if they are not known."""
-        if self._inputs_file:
-            return input_files.read(self._inputs_file, input_files.read_signature(self._package))
-        return input_files.read_embedded(self._package)
+        return inputs_of(self._request, self._package)
 
     def program(self, arithmetic: Arithmetic, noise: RoundingNoise | None = None) -> Program:
         """The program as it is before the first call.

@@ -32,13 +32,13 @@ from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, TracedE
 from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import EvaluationFailed, Started, message_line
 from aoti_debug.compare.protocol.request import CompareRequest, KnownValue, Region, metric_function
+from aoti_debug.compare.worker.exported_program import inputs_of
 from aoti_debug.compare.worker.exported_results import exported_results
 from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
 from aoti_debug.compare.worker.region_values import evaluated, save_region
 from aoti_debug.package import program_graphs
-from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.program_graphs import Graph, Reference, ValueKey
 from aoti_debug.package.pt2 import archive
@@ -240,12 +240,7 @@ def _given_inputs(request: CompareRequest) -> Sequence[Any]:
 
     if request.exported_run is None:
         return ()
-    package = archive.inspect(request.package)
-    given = (
-        input_files.read(request.inputs, input_files.read_signature(package))
-        if request.inputs
-        else input_files.read_embedded(package)
-    )
+    given = inputs_of(request, archive.inspect(request.package))
     return () if given is None else pytree.tree_leaves((given.args, dict(given.kwargs)))
 
 

@@ -30,12 +30,13 @@ from aoti_debug.compare.protocol.request import (
 )
 from aoti_debug.compare.worker import exported_program
 from aoti_debug.compare.worker import exported_results as results_module
+from aoti_debug.compare.worker.exported_program import inputs_of
 from aoti_debug.compare.worker.exported_results import exported_results, is_about_values
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.manifest import Constant
-from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.package.program_graphs import EXPORTED, FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
 from tests import saved_tensors
 from tests.factories import make_manifest
@@ -479,6 +480,21 @@ def test_the_call_in_which_a_state_grows_too_large(tmp_path: Path, monkeypatch: 
     (refusal,) = yielded(Grows(), (TABLE,), (TABLE,), tmp_path, monkeypatch, calls=3)
     assert isinstance(refusal, Refusal)
     assert (refusal.call, refusal.operator) == (1, "aten.index_select.default")
+
+
+def test_the_inputs_that_a_host_has_passed_are_not_those_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_files, "read_embedded", lambda _: Inputs((TABLE,), {}))
+    package: Any = "package.pt2"
+    request = CompareRequest(package=package, device="cpu", regions=(), exported_run=ExportedRun(calls=1))
+    assert inputs_of(request, package) == Inputs((TABLE,), {})
+    assert inputs_of(replace(request, is_of_host=True), package) is None
+    graph = Graph("", EXPORTED, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
+    reference = Reference(FORMAT, "2.13.0", (), exported=(graph,))
+    of_host = replace(request, is_of_host=True)
+    results = list(exported_results(of_host, package, reference, "cpu", ExportedWeights(None), tmp_path))
+    assert results == [StatesFailure("the inputs of the run are not known")]
 
 
 def test_an_operator_that_eager_has_not_for_a_dtype_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

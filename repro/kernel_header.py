@@ -7,8 +7,13 @@ from pathlib import Path
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.compiler import check_compiler, find_torch
-from aoti_debug.instrument.builder.compiling import kept_objects
-from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.builder.compiling.toolchain import (
+    Toolchain,
+    find_header,
+    header_text,
+    leading_includes,
+    worth_precompiling,
+)
 from aoti_debug.package.manifest import KernelCompilation
 from aoti_debug.repro.templates.header_name import header_name
 
@@ -46,11 +51,11 @@ def find(compilation: KernelCompilation, source: str) -> KernelHeader | None:
         return None
     if toolchain.compiler.is_clang:
         return None
-    includes = kept_objects.leading_includes(source)
+    includes = leading_includes(source)
     beginnings = (includes[:count] for count in range(len(includes), 0, -1))
-    for lines in (kept_objects.worth_precompiling(includes), *beginnings):
-        text = kept_objects.header_text(lines)
-        precompiled = kept_objects.find_header(toolchain, text, compilation)
+    for lines in (worth_precompiling(includes), *beginnings):
+        text = header_text(lines)
+        precompiled = find_header(toolchain, text, compilation)
         if precompiled is not None:
             name = header_name(toolchain.torch.version, compilation.kernel_flags)
             return KernelHeader(name, text, precompiled)

@@ -17,23 +17,26 @@ from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.generate_texts import generate, kind_of
 from aoti_debug.repro.recorded_launch import (
     RecordedLaunch,
+    again_hint,
     fault_of,
     find_launch,
     recorded_launch,
     require_inputs,
     require_trust,
 )
-from aoti_debug.repro.repro_files import check_free, default_path, tensor_files, write_file, write_folder
+from aoti_debug.repro.repro_files import check_free, default_path, single_file, tensor_files, write_file, write_folder
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir.formats.stored_tensor import bytes_of
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
 
 if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader
 
 _LIMITS = "AOTI_DEBUG_MAX_BYTES, AOTI_DEBUG_MAX_FILES and AOTI_DEBUG_MAX_TENSOR_BYTES limit what is saved"
 _NEVER_SAVED = "tensors of this layout are never saved; aoti-debug show {} shows what is recorded"
+HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,6 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
         level = recording_settings.written_level(opened.level)
         say(f"{opened.path.name} (level {level}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
-        from aoti_debug.repro.run_again import run_again  # imports all that runs a package
 
         diagnosed = run_again(opened, selected, trusted=options.trusted)
         opened = diagnosed.run
@@ -132,8 +134,6 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
     if options.one_file is None:
         write_folder(path, contents, arguments, _header(recorded, opened.manifest), force=options.force)
     else:
-        from aoti_debug.repro.repro_files import single_file  # makes an archive; a folder does without it
-
         write_file(path, single_file(contents, tensors, options.one_file), force=options.force)
     size = sum(bytes_of(file) for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
@@ -172,3 +172,49 @@ def _check_complete(run: RunDir, recorded: RecordedLaunch, arguments: ReproArgum
 def _is_never_saved(missing: str) -> bool:
     """True if the runtime saves no tensor of the kind, whatever is asked for: it has no strides, or is quantized."""
     return "(not read: layout " in missing or "(not read: quantized " in missing
+
+
+def run_again(run: RunDir, launch: Launch, *, trusted: bool, all_launches: bool = False) -> DiagnosedRun:
+    """Repeats the run at level 1 with the same inputs, to save the tensors of one launch.
+
+    Args:
+        launch: that has to come again.
+        trusted: run the package even if it was not made on this account.
+        all_launches: save the tensors of the other launches too.
+
+    Raises:
+        RunDirError: the package is not known or gone, or the launch did not come again.
+    """
+    from aoti_debug.base.machine import torch_settings  # few repros need all that runs a package
+    from aoti_debug.base.machine.user_code import UserCode
+    from aoti_debug.runs.run import runner
+    from aoti_debug.runs.run.options import RunOptions
+
+    if run.package is None:
+        raise RunDirError(
+            f"{run.path.name} saved no tensors of launch {launch.id}, and does not say where its package is",
+            hint=again_hint(run, launch),
+        )
+    result = runner.run(
+        RunOptions(
+            run.package,
+            inputs=run.inputs,
+            level=1,
+            filters=(),
+            phase="both",
+            out=run.path.parent,
+            calls=max(run.info.calls, launch.key.call + 1),
+            timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
+            user_code=UserCode(trusted=trusted).after(run.info.imports, run.info.libraries),
+            environment=torch_settings.environment(run.info.torch_settings),
+            launch=None if all_launches else launch.id,
+        )
+    )
+    repeated = next((x for x in result.run.launches if x.key == launch.key), None)
+    if repeated is None or repeated.site.id != launch.site.id:
+        change = "did not come again" if repeated is None else f"was {repeated.kernel} this time"
+        raise RunDirError(
+            f"launch {launch.id} of {launch.kernel} {change} ({result.run.path})",
+            hint="the model does not take the same path every time: run it at level 1",
+        )
+    return result.diagnosed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
-from aoti_debug.instrument.builder.compiling import kept_objects
+from aoti_debug.instrument.builder.compiling import toolchain
 from aoti_debug.instrument.builder.compiling.toolchain import RUNTIME, Toolchain
 from aoti_debug.package.manifest import KernelCompilation
 from aoti_debug.repro import kernel_header
@@ -42,7 +42,7 @@ def define(include: Path, value: str) -> None:
 
 def precompile(tools: Toolchain, include: Path) -> None:
     words = [*FLAGS, f"-I{include}", f"-I{RUNTIME}"]
-    kept_objects.precompile(tools, f"#include <{PREFIX}>\n", words)
+    toolchain.precompile(tools, f"#include <{PREFIX}>\n", words)
 
 
 def compilation(tools: Toolchain, include: Path, flags: tuple[str, ...] = FLAGS) -> KernelCompilation:

@@ -35,9 +35,8 @@ from aoti_debug.package import recording_settings
 from aoti_debug.package.program_graphs import Reference
 from aoti_debug.repro import literals
 from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_inputs, require_trust
-from aoti_debug.repro.repro import ReproOptions
+from aoti_debug.repro.repro import ReproOptions, run_again
 from aoti_debug.repro.repro_files import check_free, default_path, unfinished
-from aoti_debug.repro.run_again import run_again
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun, open_diagnosed
 from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir

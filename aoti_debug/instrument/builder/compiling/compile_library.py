@@ -15,13 +15,14 @@ from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.instrument.builder.compiling import runtime_objects
-from aoti_debug.instrument.builder.compiling.kept_objects import compile_text, include_precompiled
 from aoti_debug.instrument.builder.compiling.toolchain import (
     NO_EXEC_STACK,
     RUNTIME,
     CompileError,
     Toolchain,
+    compile_text,
     compile_words,
+    include_precompiled,
     link_words,
 )
 from aoti_debug.instrument.frontend.sources import Flags, Sources, has_code

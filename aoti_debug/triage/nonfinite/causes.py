@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -76,20 +76,22 @@ def find_cause(
     Args:
         result: the parameter that is not finite at `element` (row-major).
     """
-    for placement in _candidate_placements(arguments, result, element):
+    lines = {statement.line for statement in source.leading}
+    elements = element_by_element(arguments, result, element)
+    for placement in (elements, *rows(arguments, result, element)):
         evaluated = _evaluate(source, placement)
+        leading = [operation for operation in evaluated.operations if operation.statement.line in lines]
+        if placement is elements and _reduces_rows(leading):
+            continue  # it would reduce elements that do not belong together
         if _matches_recorded(evaluated, placement, result, source.dtypes[result]) and _matches_finite_row(
             source, arguments, result, placement
         ):
-            lines = {statement.line for statement in source.leading}
-            leading = [operation for operation in evaluated.operations if operation.statement.line in lines]
             return _cause(leading, placement, special)
     return None
 
 
-def _candidate_placements(arguments: LaunchTensors, result: str, element: int) -> Iterator[Placement]:
-    yield element_by_element(arguments, result, element)
-    yield from rows(arguments, result, element)
+def _reduces_rows(operations: Iterable[Operation]) -> bool:
+    return any(operation.operands[0].dim() for operation in operations if operation.reduces)
 
 
 def _evaluate(source: KernelStatements, placement: Placement) -> KernelEvaluator:
@@ -140,7 +142,7 @@ def _cause(operations: Sequence[Operation], placement: Placement, special: Speci
     if producer is None:
         return None
     operation, at = producer
-    by_rows = any(operand.operands[0].dim() for operand in operations if operand.reduces)
+    by_rows = _reduces_rows(operations)
     read = {name: t if by_rows or not t.dim() else t[placement.lane or 0] for name, t in placement.before.items()}
     masked = _masked_row_length(operations, operation)
     if masked:

@@ -186,6 +186,14 @@ def test_a_softmax_of_a_fully_masked_row(kernel: Kernel) -> None:
     assert proven.operation == "softmax"
 
 
+def test_rows_that_are_all_masked_are_not_taken_for_one() -> None:
+    rows = torch.full((40, 8), -INF, dtype=torch.float64)
+    proven = cause(sources.TRITON_SOFTMAX, {"in_ptr0": rows}, ("out_ptr2", rows * NAN), 17)
+    assert proven is not None
+    assert proven.sentences[0].startswith("all 8 elements of a row are -Inf")
+    assert proven.read["in_ptr0"].shape == (8,)
+
+
 def test_a_softmax_of_a_row_with_an_infinity() -> None:
     rows = torch.zeros(2, 8, dtype=torch.float64)
     rows[0, 3] = INF

@@ -35,8 +35,8 @@ WINGS = {
         *("results", "build_failures", "contracts", "nonfinite", "memory_errors", "investigation", "checks", OWN),
         "minify",
     ),
-    "views": ("call_text", "report", "kernel_code", "bundle", "made_results", "summaries", "memory", "profile"),
-    "app": ("doctor", "torch_compile", "execute", "python", "ui", "cli"),
+    "views": ("call_text", "redaction", "report", "kernel_code", "bundle", "summaries", "memory", "profile"),
+    "app": ("doctor", "torch_compile", "execute", "python", "made_results", "ui", "cli"),
 }
 MODULES = ("__init__", "__main__")  # all that lie directly in aoti_debug/
 # The folders of runtime_shims: a file includes those before its own, its own, and aoti_debug.h

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from aoti_debug.app.made_results import MadeResult, ResultSummary, made_results
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import results_home
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.runs.rundir import recorded_runs, run_directory
-from aoti_debug.views.made_results import MadeResult, ResultSummary, made_results
 from aoti_debug.views.report.page import PageParts, render
 
 _WRITTEN = {ResultKind.DIFFS: "report/index.html", ResultKind.PROFILES: "report/profile.html"}

@@ -29,11 +29,11 @@ from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import NO_PROGRAM, NOT_SELECTED, SILENT, Comparison, Row
+from aoti_debug.compare.measure.metric import metric_function
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import messages
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
-from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.compare.regions.regions import UNRETURNED
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary, instrumented
 from aoti_debug.instrument.builder.options import COMPILED

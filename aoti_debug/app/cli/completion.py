@@ -45,7 +45,7 @@ def runs_and_launches(context: click.Context, parameter: click.Parameter, incomp
 
 def results(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names that `aoti-debug list` prints."""
-    from aoti_debug.views.made_results import made_results
+    from aoti_debug.app.made_results import made_results
 
     return [CompletionItem(result.name) for result in made_results() if result.name.startswith(incomplete)]
 

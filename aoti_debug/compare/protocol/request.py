@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.user_code import UserFunction
 from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.package.program_graphs import Graph, Node, NodeKind, ValueKey
 
@@ -247,11 +246,6 @@ class CompareRequest:
     is_of_host: bool = False
     wanted: tuple[WantedValues, ...] = ()
     outputs: bool = False
-
-
-def metric_function(text: str) -> UserFunction:
-    """The user's function "FILE.py:FUNCTION" of --metric."""
-    return UserFunction("--metric", text, "names a function of two tensors, actual and expected, that returns a number")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from aoti_debug.base import wording
-from aoti_debug.base.errors import RunDirError, TargetError, UsageError
+from aoti_debug.base.errors import RunDirError, TargetError
 from aoti_debug.base.machine import torch_settings, user_code
 from aoti_debug.base.machine.exhaustion import advice, refusal, system_text
 from aoti_debug.base.machine.files import json_data
@@ -28,15 +27,16 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.explain.element_trace import ElementTrace
+from aoti_debug.compare.measure.metric import metric_of
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, TracedElement
 from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import EvaluationFailed, Started, message_line
-from aoti_debug.compare.protocol.request import CompareRequest, KnownValue, Region, metric_function
+from aoti_debug.compare.protocol.request import CompareRequest, KnownValue, Region
 from aoti_debug.compare.worker.exported_program import inputs_of
 from aoti_debug.compare.worker.exported_results import exported_results
 from aoti_debug.compare.worker.lowered_program import evaluate_program
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
-from aoti_debug.compare.worker.region import Metric, RegionEvaluator
+from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.compare.worker.region_values import evaluated, save_region
 from aoti_debug.package import program_graphs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
@@ -206,7 +206,7 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     weights = ExportedWeights(Path(request.exported) if request.exported else None, lambda: _given_inputs(request))
     locator = OperatorLocator(reference, device)
-    evaluator = RegionEvaluator(reference, device, _metric(request.metric), folder, weights)
+    evaluator = RegionEvaluator(reference, device, metric_of(request.metric), folder, weights)
     traced = {element.launch: element for element in request.traced}
     wanted = {values.launch: values.arithmetic for values in request.wanted}
     for region in request.regions:
@@ -242,30 +242,6 @@ def _given_inputs(request: CompareRequest) -> Sequence[Any]:
         return ()
     given = inputs_of(request, archive.inspect(request.package))
     return () if given is None else pytree.tree_leaves((given.args, dict(given.kwargs)))
-
-
-def _metric(text: str) -> Metric | None:
-    """The user's function "FILE.py:NAME"; None for "".
-
-    Raises:
-        UsageError: there is no such file or function.
-    """
-    if not text:
-        return None
-    named = metric_function(text)
-    function = named.load()
-
-    def metric(actual: Any, expected: Any) -> float:
-        try:
-            return float(function(actual, expected))
-        except Exception as error:
-            tensor = f"{str(actual.dtype).removeprefix('torch.')}{list(actual.shape)}"
-            raise UsageError(
-                f"--metric {text} fails for {tensor}: {type(error).__name__}: {wording.first_line(str(error))}",
-                hint=named.hint,
-            ) from error
-
-    return metric
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_tex
 from aoti_debug.compare.measure.choices import equal_choices, may_choose, range_of_choices, selected_from
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
+from aoti_debug.compare.measure.metric import Metric
 from aoti_debug.compare.measure.ulp import misplaced, relative_difference
 from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
 from aoti_debug.compare.protocol import messages
@@ -36,7 +37,6 @@ from aoti_debug.package.program_graphs import Graph, Reference, ValueKey
 if TYPE_CHECKING:
     import torch
 
-Metric = Callable[[Any, Any], float]
 _UNITS = (1.0,) * 3  # how far the inputs are moved, in one evaluation each
 _SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
 _HALF = ("float16", "bfloat16")

@@ -13,7 +13,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, results_home
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.views.bundle.contents import Contents, contents_of
-from aoti_debug.views.report.redaction import RedactedPart
+from aoti_debug.views.redaction import RedactedPart
 from aoti_debug.views.report.subject import ReportSubject
 
 ENDINGS = (".zip", ".tar.gz", ".tgz")

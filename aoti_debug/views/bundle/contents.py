@@ -28,8 +28,8 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
+from aoti_debug.views.redaction import RedactedPart, Redaction, redact_journal, redaction_for
 from aoti_debug.views.report import report
-from aoti_debug.views.report.redaction import RedactedPart, Redaction, redact_journal, redaction_for
 from aoti_debug.views.report.subject import ReportSubject
 
 LOGS = ("stdout.log", "stderr.log")

@@ -27,7 +27,7 @@ from aoti_debug.runs.rundir.argument_statistics import HASH_ONLY
 from aoti_debug.runs.rundir.launch import Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.views.report.redaction import Redaction
+from aoti_debug.views.redaction import Redaction
 
 STATISTICS = (
     "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min", "max", "min_index", "max_index", "mean", "std",

@@ -23,9 +23,9 @@ from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.runs.show.document import launch_documents
 from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
 from aoti_debug.runs.show.text import hash_text, largest_magnitude
+from aoti_debug.views.redaction import NO_REDACTION, Redaction
 from aoti_debug.views.report import compact_launches, launch_graph, source_text
 from aoti_debug.views.report.compact_launches import Compactor, ComparedLaunches, merge_recordings
-from aoti_debug.views.report.redaction import NO_REDACTION, Redaction
 from aoti_debug.views.report.source_text import editor_links
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.report.tensor_samples import BUDGET as SAMPLE_BUDGET

@@ -12,9 +12,9 @@ from aoti_debug.runs.ranks import text
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
 from aoti_debug.runs.ranks.ranks_run import RankRun
 from aoti_debug.triage.results.triage_directory import TriageDir
+from aoti_debug.views.redaction import RedactedPart, redaction_for
 from aoti_debug.views.report.document import document_of
 from aoti_debug.views.report.page import PageParts, page, render
-from aoti_debug.views.report.redaction import RedactedPart, redaction_for
 from aoti_debug.views.report.subject import REPORT, ReportSubject, find, of_comparison, of_run, of_triage
 
 _PARTS = PageParts("ranks.html", (), ("report.css",), ())

@@ -30,6 +30,7 @@ from aoti_debug.app.cli.commands import (
 from aoti_debug.app.cli.commands import list as list_command
 from aoti_debug.app.cli.live_output import TimedPhase, step_lines, timing_lines
 from aoti_debug.app.execute.execute import ExecutedScript
+from aoti_debug.app.made_results import MadeResult
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step
@@ -66,7 +67,6 @@ from aoti_debug.runs.show.verdict import verdict_lines
 from aoti_debug.triage.minify.minified import minified_lines
 from aoti_debug.views.bundle.bundle import Bundle
 from aoti_debug.views.bundle.contents import Contents, ExcludedFile
-from aoti_debug.views.made_results import MadeResult
 from aoti_debug.views.memory.lifetimes import run_memory
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.text import memory_lines

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.compare.fx_repro.fx_repro import issue_script, issue_text
+from aoti_debug.compare.fx_repro.issue_text import issue_script, issue_text
 from aoti_debug.compare.fx_repro.module_text import without_folder
 from aoti_debug.compare.protocol.request import InputTensor
 from tests.compare.fx_repro.test_module_text import everything

@@ -27,8 +27,8 @@ from aoti_debug.runs.show.document import document
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.views.bundle.bundle import BundleOptions, write_bundle
 from aoti_debug.views.bundle.contents import contents_of
+from aoti_debug.views.redaction import RedactedPart
 from aoti_debug.views.report import report
-from aoti_debug.views.report.redaction import RedactedPart
 from aoti_debug.views.report.subject import ReportSubject
 from tests.factories import JournalWriter, records_of, run_directory
 from tests.saved_tensors import program_of, write_reference

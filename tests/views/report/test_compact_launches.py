@@ -7,8 +7,8 @@ from typing import Any
 from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.document import document
+from aoti_debug.views.redaction import NO_REDACTION, RedactedPart, Redaction
 from aoti_debug.views.report.compact_launches import STATISTICS, Compactor, merge_phases, merge_recordings
-from aoti_debug.views.report.redaction import NO_REDACTION, RedactedPart, Redaction
 from tests.runs.show.recorded import replayed
 from tests.views.report.subjects import SECRETS, device_fault, run
 

@@ -10,10 +10,10 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
+from aoti_debug.views.redaction import RedactedPart, redaction_for
 from aoti_debug.views.report import compact_launches, report
 from aoti_debug.views.report import document as shown_launches
 from aoti_debug.views.report.document import Document, document_of
-from aoti_debug.views.report.redaction import RedactedPart, redaction_for
 from aoti_debug.views.report.tensor_samples import Sampler
 from tests.views.report.subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, triage
 

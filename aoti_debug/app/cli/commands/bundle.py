@@ -12,8 +12,8 @@ from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.terminal_cells import shorten_middle
 from aoti_debug.views.bundle.bundle import Bundle, BundleOptions, write_bundle
+from aoti_debug.views.redaction import RedactedPart
 from aoti_debug.views.report import report
-from aoti_debug.views.report.redaction import RedactedPart
 
 FORMAT = 1
 _SIZE = 11  # columns

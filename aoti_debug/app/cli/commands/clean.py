@@ -8,10 +8,10 @@ import click
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.made_results import Unwanted, delete, made_results, unwanted
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine import cache
-from aoti_debug.views.made_results import Unwanted, delete, made_results, unwanted
 
 FORMAT = 1
 

@@ -9,10 +9,10 @@ import click
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines, width
+from aoti_debug.app.made_results import MadeResult, made_results
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine import cache
 from aoti_debug.base.terminal_cells import Column, Sentence
-from aoti_debug.views.made_results import MadeResult, made_results
 
 _COLUMNS = (
     Column("name", min_width=32, share=1),

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli.commands.list import list_lines
+from aoti_debug.app.made_results import Unwanted, delete, made_results, unwanted
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import results_home, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
-from aoti_debug.views.made_results import Unwanted, delete, made_results, unwanted
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, site
 from tests.views.report.subjects import triage

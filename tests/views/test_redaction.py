@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from aoti_debug.base.abi import Phase
 from aoti_debug.runs.diagnosis import findings
-from aoti_debug.views.report.redaction import LEFT_OUT, NO_REDACTION, RedactedPart, Redaction, redaction_for
+from aoti_debug.runs.rundir.formats import journal, journal_records
+from aoti_debug.views import redaction
+from aoti_debug.views.redaction import LEFT_OUT, NO_REDACTION, RedactedPart, Redaction, redaction_for
+from tests.factories import JournalWriter, records_of, statistics, tensor
 from tests.views.report.subjects import FINDING, MODEL_LINE, SECRETS, SOURCE, STACK, manifest
 
 NUMBERS = Redaction(frozenset({RedactedPart.TENSORS}))
@@ -71,3 +77,16 @@ def test_a_finding_without_source() -> None:
     assert "secret_table" not in text
     assert "314159" in text
     assert "model.py" in text
+
+
+def test_statistics_of_a_replay_are_left_out(tmp_path: Path) -> None:
+    x = tensor(2, 2).layout
+    writer = JournalWriter(level=2)
+    writer.tensor_stats(3, 1, Phase.AFTER, statistics(max=12345.0), values=b"\7" * 16, layout=x, replay=(5, 6))
+    path = tmp_path / "journal.bin"
+    path.write_bytes(redaction.redact_journal(writer.bytes(), Redaction(frozenset({RedactedPart.TENSORS})), ()))
+    (record,) = records_of(journal.read(path))
+    assert isinstance(record, journal_records.TensorStats)
+    assert (record.replay, record.begun, record.key.launch, record.layout) == (5, 6, 3, x)
+    assert (record.statistics, record.hash, record.values) == (None, None, b"")
+    assert record.reason == "not in this bundle"[:16]  # it has the room of the values

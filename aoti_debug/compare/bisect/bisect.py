@@ -7,18 +7,18 @@ however many there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.errors import TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.base.machine.steps import OutOfTime, Step, StepListener, Steps, time_limit
 from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_trials import (
     BuildFault,
@@ -29,7 +29,7 @@ from aoti_debug.compare.bisect.build_trials import (
     key_of,
     search_folder,
 )
-from aoti_debug.compare.bisect.delta_debugging import smallest
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import BAD
 from aoti_debug.compare.diff.diff_runs import difference_of, differing_inputs, pair_runs
@@ -48,39 +48,6 @@ from aoti_debug.runs.rundir import recorded_runs
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 
-_ON_BY_DEFAULT: tuple[tuple[str, Any, str], ...] = (  # setting, harmless value, what it is
-    ("pattern_matcher", False, "the pattern matcher"),
-    ("cpp.simdlen", 1, "the vector width"),
-    ("epilogue_fusion", False, "fusion of what follows a matrix product"),
-    ("max_fusion_size", 1, "fusion"),
-    ("split_reductions", False, "splitting of reductions"),
-    ("inplace_buffers", False, "results in the memory of inputs"),
-    ("allow_buffer_reuse", False, "memory that is used again"),
-    ("layout_optimization", False, "layouts of convolutions"),
-    ("comprehensive_padding", False, "padding of strides"),
-    ("fallback_random", True, "random numbers"),
-    ("emulate_precision_casts", True, "rounding between fused operators"),
-)
-_OFF_BY_DEFAULT = (  # these matter only where they are asked for: then they are left out
-    *("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning", "freezing"),
-    *("combo_kernels", "memory_planning"),
-)
-_OF_A_DEVICE = {"cpp.": "cpu", "triton.": "cuda", "cuda.": "cuda"}
-
-
-def asked_for(configs: Mapping[str, Any]) -> Iterator[build_changes.SettingChange]:
-    """The settings that a model is built with, each to be left out: those that are off otherwise come first."""
-    for key in sorted(configs, key=lambda key: key not in _OFF_BY_DEFAULT):
-        yield build_changes.SettingChange(key, None, "asked for")
-
-
-def suspects(configs: Mapping[str, Any], device: str) -> Iterator[build_changes.SettingChange]:
-    """The changes to try of what is on anyway, for a model that is built with `configs`."""
-    for key, value, what in _ON_BY_DEFAULT:
-        prefix = next((prefix for prefix in _OF_A_DEVICE if key.startswith(prefix)), "")
-        if configs.get(key) != value and (not prefix or _OF_A_DEVICE[prefix] == device):
-            yield build_changes.SettingChange(key, value, what)
-
 
 @dataclass(frozen=True)
 class SettingsBisection:
@@ -90,11 +57,13 @@ class SettingsBisection:
         trials: all builds, in order, those of an earlier, interrupted bisection first.
         known: how many of them that were.
         changes: the smallest set of changes that fixes it; () if none was found.
+        ended_after: the time in seconds after which it was ended, before the search was over; None if it was not.
     """
 
     trials: tuple[BuildTrial, ...]
     known: int
     changes: tuple[build_changes.Change, ...] = ()
+    ended_after: float | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -114,43 +83,81 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
         UsageError: the directory cannot be made.
         ArtifactError: the program is none.
         ToolchainError, TargetError, RunDirError: the baseline cannot be run, or not built where no part can be named
-            that fails.
+            that fails, or the time is over before it is compared.
     """
     key = key_of(options)
     folder = search_folder(options, "settings", key, "pass the exported program; or two packages, a good and a bad one")
     trials = BuildTrials(folder, key, options.inductor_configs)
-    result = _Settings(options, trials, TrialBuilds(options, folder, trials, Steps(listener))).bisect()
+    steps = Steps(listener)
+    search = _Settings(options, trials, TrialBuilds(options, folder, trials, steps), steps)
+    try:
+        with time_limit(options.time_limit):
+            result = search.bisect()
+    except OutOfTime:
+        result = search.interrupted()
     if recorded_runs.find(folder) is not None:
         stamped_directories.link_latest(folder)
     return result
 
 
 class _Settings:
-    def __init__(self, options: SettingsOptions, trials: BuildTrials, builds: TrialBuilds) -> None:
+    def __init__(self, options: SettingsOptions, trials: BuildTrials, builds: TrialBuilds, steps: Steps) -> None:
         self._options = options
         self._trials = trials
         self._builds = builds
+        self._steps = steps
+        self._fixing: tuple[build_changes.Change, ...] = ()  # the smallest set so far that fixes it
 
     def bisect(self) -> SettingsBisection:
         baseline = self._builds.tried(())
         found: tuple[build_changes.Change, ...] = ()
-        for changes in () if baseline.is_right else self._groups(baseline):
-            found = smallest(changes, lambda some: self._builds.tried(some).outcome(baseline))
+        groups = () if baseline.is_right else tuple(self._groups(baseline))
+        if groups:
+            self._steps.add(Step("search", 0.0, self._plan(groups, baseline)))
+        for changes in groups:
+            found = smallest(changes, lambda some: self._outcome(some, baseline))
             if found:
                 break
         self._trials.finish()
         return SettingsBisection(self._trials.all, self._trials.earlier, found)
 
+    def interrupted(self) -> SettingsBisection:
+        """What is known when the time is over."""
+        limit = self._options.time_limit
+        if not self._trials.all:
+            raise TargetError(
+                f"the baseline was not built and compared within {wording.duration(limit)}",
+                hint="--time-limit SECONDS gives it longer",
+            )
+        return SettingsBisection(self._trials.all, self._trials.earlier, self._fixing, ended_after=limit)
+
+    def _outcome(self, changes: tuple[build_changes.Change, ...], baseline: BuildTrial) -> SetOutcome:
+        outcome = self._builds.tried(changes).outcome(baseline)
+        if outcome is SetOutcome.YES and (not self._fixing or len(changes) < len(self._fixing)):
+            self._fixing = changes
+        return outcome
+
+    def _plan(self, groups: Sequence[tuple[build_changes.Change, ...]], baseline: BuildTrial) -> str:
+        """ "38 changes in 4 groups, at least 2 builds of about 30 s more; ends after 540 s": one change is enough."""
+        filled = [group for group in groups if group]
+        changes = wording.pluralize(len({change for group in filled for change in group}), "change")
+        of_one = max((math.ceil(1.5 * math.log2(len(group))) for group in filled), default=0)
+        more = wording.pluralize(len(filled) + of_one, "build")
+        where = f"{changes} in {wording.pluralize(len(filled), 'group')}"
+        each = f"the first took {wording.duration(baseline.seconds)}"
+        limit = f"ends after {wording.duration(self._options.time_limit)} (--time-limit)"
+        return f"{where}: about {more} more at most where one of them is to blame; {each}; {limit}"
+
     def _groups(self, baseline: BuildTrial) -> Iterator[tuple[build_changes.Change, ...]]:
         """Changes that are tried together first: what was asked for, then what is likely, by what is wrong."""
         configs, met = self._options.inductor_configs, baseline.applied
-        settings = tuple(suspects(configs, baseline.device))
+        settings = tuple(build_changes.suspects(configs, baseline.device))
         passes = without(build_changes.Part.PASS, met.passes)
         suspected = tuple(name for name in baseline.suspects if name in met.lowerings)
         lowerings = tuple(dict.fromkeys((*suspected, *met.lowerings)))
         operators = (without(build_changes.Part.LOWERING, suspected), without(build_changes.Part.LOWERING, lowerings))
         decompositions = without(build_changes.Part.DECOMPOSITION, met.decompositions)
-        yield tuple(asked_for(configs))
+        yield tuple(build_changes.asked_for(configs))
         if baseline.finding is BuildFault.DIFFERENCE:  # aoti-debug equal tries all else
             yield settings
         elif baseline.finding is BuildFault.OUTPUT:

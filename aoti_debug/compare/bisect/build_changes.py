@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from typing import Any
@@ -13,6 +13,24 @@ from aoti_debug.instrument.frontend.protocol.messages import LeftOut, TunedChoic
 
 _DISABLED = "disabled_passes"
 _MAX_NAMES = 3  # names in a line
+_ON_BY_DEFAULT: tuple[tuple[str, Any, str], ...] = (  # setting, harmless value, what it is
+    ("pattern_matcher", False, "the pattern matcher"),
+    ("cpp.simdlen", 1, "the vector width"),
+    ("epilogue_fusion", False, "fusion of what follows a matrix product"),
+    ("max_fusion_size", 1, "fusion"),
+    ("split_reductions", False, "splitting of reductions"),
+    ("inplace_buffers", False, "results in the memory of inputs"),
+    ("allow_buffer_reuse", False, "memory that is used again"),
+    ("layout_optimization", False, "layouts of convolutions"),
+    ("comprehensive_padding", False, "padding of strides"),
+    ("fallback_random", True, "random numbers"),
+    ("emulate_precision_casts", True, "rounding between fused operators"),
+)
+_OFF_BY_DEFAULT = (  # these matter only where they are asked for: then they are left out
+    *("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning", "freezing"),
+    *("combo_kernels", "memory_planning"),
+)
+_OF_A_DEVICE = {"cpp.": "cpu", "triton.": "cuda", "cuda.": "cuda"}
 
 
 @dataclass(frozen=True)
@@ -170,3 +188,17 @@ def lines_of(changes: Sequence[Change]) -> tuple[str, ...]:
     together = (LeaveOut(Part.PASS, ",".join(passes)).option,) if passes else ()
     others = (change.option for change in changes if not (isinstance(change, LeaveOut) and change.part is Part.PASS))
     return (*together, *others)
+
+
+def asked_for(configs: Mapping[str, Any]) -> Iterator[SettingChange]:
+    """The settings that a model is built with, each to be left out: those that are off otherwise come first."""
+    for key in sorted(configs, key=lambda key: key not in _OFF_BY_DEFAULT):
+        yield SettingChange(key, None, "asked for")
+
+
+def suspects(configs: Mapping[str, Any], device: str) -> Iterator[SettingChange]:
+    """The changes to try of what is on anyway, for a model that is built with `configs`."""
+    for key, value, what in _ON_BY_DEFAULT:
+        prefix = next((prefix for prefix in _OF_A_DEVICE if key.startswith(prefix)), "")
+        if configs.get(key) != value and (not prefix or _OF_A_DEVICE[prefix] == device):
+            yield SettingChange(key, value, what)

@@ -119,6 +119,7 @@ class BuildTrials(SearchTrials[_State, BuildTrial]):
 
 
 BASELINE = "baseline"
+TIME_LIMIT = 540.0  # seconds
 _MAX_OPERATORS = 6
 
 
@@ -130,11 +131,13 @@ class SettingsOptions(ModelCalls):
         program: an exported program.
         inductor_configs: the settings that it is wrong with.
         out: the directory for the directory of the bisection, which is named by program and settings.
+        time_limit: seconds after which the search ends.
     """
 
     program: Path
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     out: Path = field(default_factory=ResultKind.BISECTS.place)
+    time_limit: float = TIME_LIMIT
 
 
 def key_of(options: SettingsOptions) -> str:

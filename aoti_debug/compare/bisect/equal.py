@@ -19,8 +19,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
-from aoti_debug.compare.bisect.bisect import asked_for, suspects, without
-from aoti_debug.compare.bisect.build_changes import Change, Part, SettingChange
+from aoti_debug.compare.bisect.bisect import without
+from aoti_debug.compare.bisect.build_changes import Change, Part, SettingChange, asked_for, suspects
 from aoti_debug.compare.bisect.build_trials import (
     BuildFault,
     BuildTrial,

@@ -105,6 +105,7 @@ def settings_document(found: SettingsBisection) -> dict[str, Any]:
             for trial in found.trials
         ],
         "known": found.known,
+        "is_finished": found.ended_after is None,
     }
 
 
@@ -150,6 +151,8 @@ def settings_lines(found: SettingsBisection) -> list[str]:
     builds = wording.pluralize(len(found.trials), "build")
     if found.trials[0].is_right:
         return [*lines, f"NOTHING WRONG in the baseline; {builds}"]
+    if found.ended_after is not None:
+        return [*lines, *_unfinished_lines(found, builds)]
     if not found.changes:
         return [*lines, f"NOT FOUND: no setting, pass, lowering or decomposition that was tried fixes it; {builds}"]
     first, *others = found.lines
@@ -158,4 +161,15 @@ def settings_lines(found: SettingsBisection) -> list[str]:
         f"FIXED by  {first}",
         *(f"          {line}" for line in others),
         f"  what    {found.cause}; {builds}",
+    ]
+
+
+def _unfinished_lines(found: SettingsBisection, builds: str) -> list[str]:
+    """The smallest set of changes so far that fixes the model, where the time was over before the search."""
+    so_far = "fixed by all of these together, of which some may be enough:" if found.changes else "nothing fixes it yet"
+    return [
+        f"NOT FINISHED after {wording.duration(found.ended_after or 0.0)}: {so_far}",
+        *(f"          {line}" for line in found.lines),
+        f"  what    {f'{found.cause}; ' if found.cause else ''}{builds}",
+        "  next    the same command goes on with the next build; --time-limit SECONDS gives it longer",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from aoti_debug.app.cli.main import group
-from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.base.errors import ArtifactError, RunDirError, TargetError, UsageError
+from aoti_debug.base.machine.steps import Step, StepListener
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect import asked_for, bisect_settings, suspects
-from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part, SettingChange
+from aoti_debug.compare.bisect.bisect import bisect_settings
+from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part, SettingChange, asked_for, suspects
 from aoti_debug.compare.bisect.build_trials import (
     BASELINE,
     NAME,
@@ -29,6 +31,7 @@ from aoti_debug.compare.bisect.build_trials import (
 )
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome
 from aoti_debug.compare.bisect.equality import Equality
+from aoti_debug.compare.bisect.text import settings_document, settings_lines
 from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.instrument.frontend.protocol.build_failure import (
@@ -186,6 +189,44 @@ def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
     bisection = bisect_settings(options)
     assert bisection.changes == found
     assert len(bisection.trials) == bisection.known == len(trials) + 1
+
+
+class Told(StepListener):
+    """Keeps the steps that it is told."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def finished(self, step: Step) -> None:
+        self.steps.append(step)
+
+
+def test_the_time_is_over_in_a_build(wrong: Wrong, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fixes it so far is told, and the same bisection goes on with the next build."""
+
+    def never_ends(_: CompareOptions) -> None:
+        time.sleep(60)
+
+    monkeypatch.setattr(module, "compare", never_ends)
+    options = SettingsOptions(program=wrong.program, out=tmp_path, time_limit=0.5)
+    with pytest.raises(TargetError, match="the baseline was not built and compared within 500 ms") as caught:
+        bisect_settings(replace(options, out=tmp_path / "first"))
+    assert caught.value.hint == "--time-limit SECONDS gives it longer"
+    baseline = replace(WRONG, applied=Applied(("first", "second")), finding=BuildFault.OUTPUT, seconds=4.0)
+    interrupted(options, baseline, tried(*PASSES, like=RIGHT))
+    told = Told()
+    bisection = bisect_settings(options, told)
+    assert (bisection.ended_after, bisection.changes, len(bisection.trials)) == (0.5, PASSES, 2)
+    (plan,) = (step.text for step in told.steps if step.name == "search")
+    assert plan.startswith("13 changes in 2 groups: about 8 builds more at most where one of them is to blame; ")
+    assert plan.endswith("the first took 4.0 s; ends after 500 ms (--time-limit)")
+    assert settings_lines(bisection)[-4:] == [
+        "NOT FINISHED after 500 ms: fixed by all of these together, of which some may be enough:",
+        "          --inductor-config disabled_passes=first,second",
+        "  what    the pass first, the pass second; 2 builds",
+        "  next    the same command goes on with the next build; --time-limit SECONDS gives it longer",
+    ]
+    assert not settings_document(bisection)["is_finished"]
 
 
 DIFFERS = BuildTrial(name=BASELINE, finding=BuildFault.DIFFERENCE, wrong="output 0 has a relative error of 1")

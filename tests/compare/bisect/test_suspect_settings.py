@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.compare.bisect.bisect import asked_for, suspects
-from aoti_debug.compare.bisect.build_changes import Build, SettingChange
+from aoti_debug.compare.bisect.build_changes import Build, SettingChange, asked_for, suspects
 
 
 def test_what_was_asked_for_is_left_out_the_likeliest_first() -> None:

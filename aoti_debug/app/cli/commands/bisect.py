@@ -9,12 +9,12 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.bisect import BisectOptions, bisect_packages, bisect_settings
-from aoti_debug.compare.bisect.build_trials import SettingsOptions
+from aoti_debug.compare.bisect.build_trials import TIME_LIMIT, SettingsOptions
 from aoti_debug.compare.bisect.text import bisection_document, bisection_lines, settings_document, settings_lines
 
 
@@ -26,6 +26,7 @@ from aoti_debug.compare.bisect.text import bisection_document, bisection_lines, 
     is_flag=True,
     help="Of one exported program: find the Inductor setting, pass, lowering or decomposition that makes it wrong.",
 )
+@options.seconds("--time-limit", "With --settings: end after this time; the same command goes on.", default=TIME_LIMIT)
 @options.inductor_configs
 @options.inputs("the embedded ones", whose=" for both models")
 @options.calls
@@ -39,6 +40,7 @@ def command(
     good: Path,
     bad: Path | None,
     settings: bool,
+    time_limit: float,
     configs: tuple[str, ...],
     inputs: Path | None,
     calls: int,
@@ -57,8 +59,8 @@ def command(
 
     With --settings, the program is built with changes, and compared as by `aoti-debug compare`, until some fix it:
     what --inductor-config asks for is left out, usual suspects are changed, lowerings, decompositions and passes are
-    left out. Of those that fix it together, the smallest set is searched. If it is interrupted, the same command
-    resumes it.
+    left out. Of those that fix it together, the smallest set is searched. If it is interrupted, or --time-limit is over
+    (exit code 8), the same command resumes it.
     """
     if settings:
         if bad is not None:
@@ -70,6 +72,7 @@ def command(
             calls=calls,
             out=out,
             user_code=user_code,
+            time_limit=time_limit,
         )
         with StepLines(LastDurations("bisect", f"{good.resolve()} settings")) as progress:
             cause = bisect_settings(asked, progress)
@@ -77,7 +80,8 @@ def command(
             print_json(settings_document(cause))
         else:
             print_lines(["", *settings_lines(cause)])
-        context.exit(EXIT_CLEAN if cause.trials[0].is_right else EXIT_FINDING)
+        is_over = cause.ended_after is None
+        context.exit(EXIT_CLEAN if cause.trials[0].is_right else EXIT_FINDING if is_over else EXIT_INCOMPLETE)
     if bad is None:
         raise UsageError(
             "a second package is missing", hint=f"name the wrong one, too, or: {options.again_with('--settings')}"

@@ -11,6 +11,7 @@ from 2.14 on, calls models that launch on side streams, which wait for each othe
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -339,6 +340,13 @@ def build_section(bench: Bench) -> None:
     print(f"warm ratio: {ratio:.2f}\n")
 
 
+def has_streams() -> bool:
+    """True if what AOTInductor generates of this torch uses streams of a model's own."""
+    found = importlib.util.find_spec("torch")
+    folder = None if found is None or found.origin is None else Path(found.origin).parent
+    return folder is not None and (folder / "_inductor/codegen/aoti_runtime/streams.h").exists()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -353,6 +361,11 @@ def main() -> None:
     options = parser.parse_args()
     if {*ON_CUDA} & {*(options.only or ())} and options.device != "cuda":
         parser.error(f"{' and '.join(ON_CUDA)} need --device cuda")
+    if "streams" in (options.only or ()) and not has_streams():
+        parser.error(
+            "streams need torch from 2.14 on: before, torch.ops.streams are Python operators, which calls wait for, and "
+            "the ratios say nothing of streams"
+        )
     options.only = options.only or [*sections, *(["graphs"] if options.device == "cuda" else [])]
     work = options.work or Path(tempfile.mkdtemp(prefix="aoti_debug_bench_"))
     work.mkdir(exist_ok=True)

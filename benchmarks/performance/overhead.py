@@ -363,8 +363,8 @@ def main() -> None:
         parser.error(f"{' and '.join(ON_CUDA)} need --device cuda")
     if "streams" in (options.only or ()) and not has_streams():
         parser.error(
-            "streams need torch from 2.14 on: before, torch.ops.streams are Python operators, which calls wait for, and "
-            "the ratios say nothing of streams"
+            "streams need torch from 2.14 on: before, torch.ops.streams are Python operators behind torch's proxy "
+            "executor, and the ratios say nothing of streams"
         )
     options.only = options.only or [*sections, *(["graphs"] if options.device == "cuda" else [])]
     work = options.work or Path(tempfile.mkdtemp(prefix="aoti_debug_bench_"))

@@ -25,8 +25,8 @@ from aoti_debug.compare.measure.output_errors import (
 )
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, is_rounded_otherwise, verdict_on_output
 from aoti_debug.compare.precision_setting import PRECISION
-from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Measurement, RegionResult, StateChange
+from aoti_debug.compare.protocol.messages import Refusal
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.program_calls import call_states, exported_run, program_runs, untouched_states
 from aoti_debug.compare.regions.regions import Regions, find_regions

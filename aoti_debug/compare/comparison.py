@@ -12,8 +12,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.measure.output_errors import OutputError, is_low_precision
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.modules import LaunchTimes
-from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
+from aoti_debug.compare.protocol.messages import Refusal
 from aoti_debug.compare.suspects import Alteration, InexactOperator, OverwritingOperator, Suspect, UndefinedOperator
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.rundir.launch import Launch

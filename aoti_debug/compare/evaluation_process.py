@@ -19,8 +19,15 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.compare.protocol import measurement
-from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, Refusal
-from aoti_debug.compare.protocol.messages import EvaluationFailed, Message, Started, read_message
+from aoti_debug.compare.protocol.messages import (
+    BadOperand,
+    EvaluationFailed,
+    Message,
+    Origin,
+    Refusal,
+    Started,
+    read_message,
+)
 from aoti_debug.compare.protocol.request import CompareRequest
 
 WORKER = "aoti_debug.compare.worker.main"

@@ -9,7 +9,7 @@ from pathlib import Path
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.compare_run import Scope, line_of_refusal, reference_of, request_for
 from aoti_debug.compare.evaluation_process import evaluate
-from aoti_debug.compare.protocol.bad_elements import BadOperand, Made, Operand, Origin, Refusal, TracedElement
+from aoti_debug.compare.protocol.messages import BadOperand, Made, Operand, Origin, Refusal, TracedElement
 from aoti_debug.compare.regions.program_calls import exported_run
 from aoti_debug.compare.regions.regions import fault_region, find_region, find_regions
 from aoti_debug.package.manifest import Manifest, ModelLine

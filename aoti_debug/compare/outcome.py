@@ -14,8 +14,8 @@ from aoti_debug.compare.comparison import Beginning, Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact, rounding_in
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.precision_setting import PRECISION
-from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
+from aoti_debug.compare.protocol.messages import BadOperand, InputElement, Refusal
 from aoti_debug.compare.suspects import UndefinedOperator
 from aoti_debug.compare.text import comparison_lines, output_text, short
 from aoti_debug.package.manifest import ModelLine, Role

@@ -17,8 +17,8 @@ from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTri
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, differs, exit_code, kind_of, refused, report_lines
-from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement, RegionResult
+from aoti_debug.compare.protocol.messages import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.suspects import InexactOperator, UndefinedOperator

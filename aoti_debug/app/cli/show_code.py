@@ -19,8 +19,7 @@ from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.overview import BUDGET
-from aoti_debug.views.call_text.call import Call, CallCondition, call_lines, parse_condition
-from aoti_debug.views.call_text.eager_calls import eager_calls
+from aoti_debug.views.call_text.calls import Call, CallCondition, call_lines, eager_calls, parse_condition
 from aoti_debug.views.call_text.recorded_calls import RecordedCalls
 from aoti_debug.views.kernel_code.kernel_code import (
     document,

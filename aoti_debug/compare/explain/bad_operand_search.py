@@ -16,7 +16,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.element_trace import is_elementwise
 from aoti_debug.compare.explain.operand_source import BadElement, OperandSource
-from aoti_debug.compare.protocol.bad_elements import BadOperand, BadSource, Computed, Operand
+from aoti_debug.compare.protocol.messages import BadOperand, BadSource, Computed, Operand
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey

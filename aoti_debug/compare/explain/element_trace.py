@@ -16,7 +16,7 @@ from aoti_debug.compare.evaluate import functions
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
-from aoti_debug.compare.protocol.bad_elements import Made, Operand
+from aoti_debug.compare.protocol.messages import Made, Operand
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, ValueKey, operator_name
 

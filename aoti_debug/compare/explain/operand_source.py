@@ -14,7 +14,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.culprit import TimeOverError, UndecidedError, find_culprit
-from aoti_debug.compare.protocol.bad_elements import BadSource
+from aoti_debug.compare.protocol.messages import BadSource
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.program_graphs import Graph, NodeKind, Reference, ValueKey

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.protocol.bad_elements import TracedElement
+from aoti_debug.compare.protocol.messages import TracedElement
 from aoti_debug.package.program_graphs import Graph, Node, NodeKind, ValueKey
 
 

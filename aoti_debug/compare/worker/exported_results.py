@@ -32,7 +32,6 @@ from aoti_debug.compare.measure.state_change import (
     judged_by_nothing,
     state_change,
 )
-from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_EAGER,
     Advance,
@@ -41,6 +40,7 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
     UndefinedResult,
 )
+from aoti_debug.compare.protocol.messages import BadOperand, InputElement, Refusal
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors, ProgramState
 from aoti_debug.compare.worker.exact_checks import lost_changes, misreturned, other_weights
 from aoti_debug.compare.worker.exported_program import ExportedSource, Program, held, inexact_results, undefined_results

@@ -28,9 +28,15 @@ from aoti_debug.compare.evaluate.functions import FRESH, NotEvaluableError
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.explain.element_trace import ElementTrace
 from aoti_debug.compare.measure.metric import metric_of
-from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, TracedElement
 from aoti_debug.compare.protocol.measurement import PeakMemory
-from aoti_debug.compare.protocol.messages import EvaluationFailed, Started, message_line
+from aoti_debug.compare.protocol.messages import (
+    BadOperand,
+    EvaluationFailed,
+    Origin,
+    Started,
+    TracedElement,
+    message_line,
+)
 from aoti_debug.compare.protocol.request import CompareRequest, KnownValue, Region
 from aoti_debug.compare.worker.exported_program import inputs_of
 from aoti_debug.compare.worker.exported_results import exported_results

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper import model_variables, races
+from aoti_debug.instrument.wrapper.callees.c_functions import Prototype, parse_externs, parse_prototypes, parse_proxy
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
-from aoti_debug.instrument.wrapper.callees.operators import parse as parse_proxy
-from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, parse_externs, parse_prototypes
 from aoti_debug.instrument.wrapper.cpp_syntax import calls, expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression, Scan
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables, entry_points

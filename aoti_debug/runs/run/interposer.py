@@ -25,8 +25,8 @@ from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, RUN
 from aoti_debug.instrument.frontend import compatibility
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS
-from aoti_debug.instrument.wrapper.callees import operators
-from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
+from aoti_debug.instrument.wrapper.callees import c_functions
+from aoti_debug.instrument.wrapper.callees.c_functions import parse_prototypes
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import extract
@@ -211,7 +211,7 @@ def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple
     compatibility.check_torch(package.path, "", library, torch)
     kernels = _kernels(files)
     lists = (path for path in sorted(files.glob("*.wrapper.json")) if not path.name.endswith("_metadata.json"))
-    nodes = operators.parse("".join(map(extract.read_text, lists)))
+    nodes = c_functions.parse_proxy("".join(map(extract.read_text, lists)))
     with Library(library) as elf:
         called = elf.relocated_symbols()
         cpp_kernels = set(elf.machine_code("cpp_fused"))

@@ -11,8 +11,8 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.outcome import refused
-from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.compare.protocol.measurement import UNWRITTEN
+from aoti_debug.compare.protocol.messages import TracedElement
 from aoti_debug.compare.text import alteration_sentences, output_text
 from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding, Place
 from aoti_debug.runs.diagnosis.output_values import output_values

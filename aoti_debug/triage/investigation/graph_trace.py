@@ -14,7 +14,7 @@ from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import Scope, has_reference
 from aoti_debug.compare.locate_operator import CallInEager, LocatedOperand, LocatedOrigin
 from aoti_debug.compare.outcome import refusal_sentences, refused_origin, refused_place
-from aoti_debug.compare.protocol.bad_elements import BadOperand, Computed, Made, Operand
+from aoti_debug.compare.protocol.messages import BadOperand, Computed, Made, Operand
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.verdict_text import element_text, ended_with, has_message

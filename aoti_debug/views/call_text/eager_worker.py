@@ -23,8 +23,7 @@ from aoti_debug.package.pt2 import archive, load_program
 from aoti_debug.runs.rundir.formats.statistics import Statistics, tensor_statistics
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
 from aoti_debug.runs.rundir.formats.tensor_file_format import content_hashes
-from aoti_debug.views.call_text.call import Call, CallTensor, list_text
-from aoti_debug.views.call_text.eager_calls import EagerAnswer, EagerCall, EagerRequest
+from aoti_debug.views.call_text.calls import Call, CallTensor, EagerAnswer, EagerCall, EagerRequest, list_text
 
 _HIDDEN = ("profiler::", "debug_mode_ops::")
 

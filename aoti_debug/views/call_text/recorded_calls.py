@@ -17,7 +17,7 @@ from aoti_debug.runs.rundir.argument_statistics import Measurer
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.launch import Argument, Launch, LaunchStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.views.call_text.call import Call, CallTensor, common_known_module, list_text
+from aoti_debug.views.call_text.calls import Call, CallTensor, common_known_module, list_text
 
 _DEFAULT = re.compile(r"(?P<name>\w+)=(?P<value>\[[^\]]*\]|[^,)\s]+)")
 _WRITTEN = (Role.OUT,)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
-from aoti_debug.compare.protocol.bad_elements import BadOperand, BadSource, Computed, Operand
+from aoti_debug.compare.protocol.messages import BadOperand, BadSource, Computed, Operand
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 

@@ -11,7 +11,7 @@ import torch
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.explain.element_trace import ElementTrace
-from aoti_debug.compare.protocol.bad_elements import Made, Operand
+from aoti_debug.compare.protocol.messages import Made, Operand
 from aoti_debug.package.program_graphs import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.triage.investigation import graph_trace
 

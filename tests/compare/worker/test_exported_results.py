@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from aoti_debug.compare.evaluate.arguments import ExportedWeights
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.measure.state_change import lost_change
-from aoti_debug.compare.protocol.bad_elements import InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, FaultyOutput, StateChange, StatesFailure
+from aoti_debug.compare.protocol.messages import InputElement, Refusal
 from aoti_debug.compare.protocol.request import (
     CallStates,
     CompareRequest,

@@ -12,7 +12,7 @@ import pytest
 from aoti_debug.base.machine.steps import OutOfTime
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.outcome import REFUSED
-from aoti_debug.compare.protocol.bad_elements import Refusal
+from aoti_debug.compare.protocol.messages import Refusal
 from aoti_debug.compare.suspects import Alteration, LostOperator, UndefinedOperator
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.compare.protocol.bad_elements import Made, Operand
+from aoti_debug.compare.protocol.messages import Made, Operand
 
 
 def number(name: str, value: str, *index: int) -> Operand:

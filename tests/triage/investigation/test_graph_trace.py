@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aoti_debug.compare.locate_operator import CallInEager, LocatedOperand, LocatedOrigin
-from aoti_debug.compare.protocol.bad_elements import (
+from aoti_debug.compare.protocol.messages import (
     BadOperand,
     BadSource,
     Computed,

@@ -16,8 +16,8 @@ from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Compariso
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
-from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
+from aoti_debug.compare.protocol.messages import Refusal
 from aoti_debug.compare.suspects import Alteration, LostOperator, OverwritingOperator, Suspect, UndefinedOperator
 from aoti_debug.compare.text import output_lines
 from aoti_debug.package.manifest import Certainty, Kind, ModelLine, PackageOrigin, Provenance

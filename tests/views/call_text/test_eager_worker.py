@@ -5,8 +5,7 @@ import math
 import torch
 
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.views.call_text.call import parse_condition
-from aoti_debug.views.call_text.eager_calls import EagerAnswer
+from aoti_debug.views.call_text.calls import EagerAnswer, parse_condition
 from aoti_debug.views.call_text.eager_worker import CallRecorder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.instrument.wrapper.callees.prototypes import Param, Prototype, number_type
+from aoti_debug.instrument.wrapper.callees.c_functions import Param, Prototype, number_type
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aoti_debug.instrument.wrapper.callees.operators import Flat, ProxyNode, mutated, qualified, schema_of
+from aoti_debug.instrument.wrapper.callees.c_functions import Flat, ProxyNode, mutated, qualified, schema_of
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.instrument.wrapper.callees.operators import mutated, operator_of, schema_of
-from aoti_debug.instrument.wrapper.callees.prototypes import NUMBERS, Param, Prototype, form_of, is_output, number_type
+from aoti_debug.instrument.wrapper.callees.c_functions import (
+    NUMBERS,
+    Param,
+    Prototype,
+    form_of,
+    is_output,
+    mutated,
+    number_type,
+    operator_of,
+    schema_of,
+)
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.instrument.wrapper.callees.prototypes import Param, number_type
+from aoti_debug.instrument.wrapper.callees.c_functions import Param, number_type
 from aoti_debug.instrument.wrapper.callees.triton_functions import STREAM_TYPE, TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError

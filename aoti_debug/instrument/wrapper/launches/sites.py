@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
+from aoti_debug.instrument.wrapper.callees.c_functions import Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError

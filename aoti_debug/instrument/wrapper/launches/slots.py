@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.operators import ProxyNode
-from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
+from aoti_debug.instrument.wrapper.callees.c_functions import Prototype, ProxyNode
 from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression

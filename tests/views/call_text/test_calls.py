@@ -6,7 +6,7 @@ import pytest
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.rundir.formats.statistics import Statistics
-from aoti_debug.views.call_text.call import Call, CallTensor, call_lines, common_known_module, parse_condition
+from aoti_debug.views.call_text.calls import Call, CallTensor, call_lines, common_known_module, parse_condition
 
 X = CallTensor("$4", "float32", ("1", "8"))
 Y = CallTensor("$5", "bfloat16", ("s77",), hash="00ff")

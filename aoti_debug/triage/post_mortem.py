@@ -22,7 +22,6 @@ from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.native import core_file, core_stacks, crash_stacks
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
-from aoti_debug.base.native.frames import thrower_of
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import manifest_of
 from aoti_debug.package.manifest import Manifest, Site
@@ -51,6 +50,10 @@ from aoti_debug.triage.results.triage_directory import TriageDir
 _TENSORS = "tensors"  # the folder of a run whose files are never changed
 _ACCESSES = ("SIGSEGV", "SIGBUS")
 _WROTE_IT = "the core was written while the process ran: no signal ended it"
+_NOT_INSTRUMENTED = (
+    "a package that is not instrumented keeps no list of its launches, and their arguments are not known: what "
+    "`aoti-debug build` writes does, with AOTI_DEBUG_LEVEL=3 in the environment of the process that loads it"
+)
 _HOW_LONG = "how long it had been there, nothing in the core says"
 
 
@@ -233,16 +236,15 @@ def _of_stack(case: _Case) -> Outcome:
         possible.append(f"it may be any of {len(found.sites)} launches of {found.sites[0].kernel}: {lines}")
     if stack.address is not None:
         evidence.append(f"the thread accessed address {stack.address:#x}")
-    thrower = thrower_of(stack.frames)
-    evidence += [f"nothing caught the exception that {thrower} threw"] if thrower else []
-    possible += [_RUNNER_THROWS] if "AOTIModelContainerRunner" in thrower else []
+    others = core_launch.others_in_launches(case.stacks, stack, case.library, case.manifest)
+    thrown = core_launch.thrown(case.core, stack)
     return Outcome(
         Finding(
             FAULT if case.signal else HANG,
-            _headline(case, site),
+            thrown.message or _headline(case, site, len(others)),
             where,
-            evidence=tuple(evidence),
-            possible=tuple(possible),
+            evidence=(*evidence, *others, *thrown.evidence),
+            possible=(*possible, *thrown.possible),
             stack=crash_stacks.useful(stack),
             signal=case.signal,
             address=stack.address,
@@ -251,9 +253,6 @@ def _of_stack(case: _Case) -> Outcome:
         ),
         None,
     )
-
-
-_RUNNER_THROWS = "a launch may have failed before: the runner throws when the model has returned an error"
 
 
 def _guilty(case: _Case) -> tuple[Stack, SiteInCore]:
@@ -269,16 +268,19 @@ def _ended(case: _Case) -> str:
     return f"{case.signal} in thread {case.stack.thread} of {wording.pluralize(len(case.stacks), 'thread')}"
 
 
-def _headline(case: _Case, site: Site | None) -> str:
+def _headline(case: _Case, site: Site | None, others: int = 0) -> str:
     name = "" if site is None else site.op or site.kernel
     if case.signal:
         return crash_text(case.signal, f" in {name}" if name else "")
-    return f"{name or 'the process'} had not ended when the core was written: it may hang"
+    more = f" and {wording.pluralize(others, 'other launch')}" if others else ""
+    return (
+        f"{name or 'the process'}{more} had not ended when the core was written: {'they' if others else 'it'} may hang"
+    )
 
 
 def _why_no_values(case: _Case) -> tuple[str, ...]:
     if case.state is None:
-        return ("a package that is not instrumented keeps no list of its launches: their arguments are not known",)
+        return (_NOT_INSTRUMENTED,)
     if case.state.run_directory is None:
         return ("the package recorded nothing (level 0): the arguments of the launch are not known",)
     return (f"{case.state.run_directory} is gone: the arguments of the launch are not known",)

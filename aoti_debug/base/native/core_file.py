@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import signal
 import struct
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ _KERNEL_CODE = 0x80  # SI_KERNEL: the processor gave no address
 _MANY = 0xFFFF  # PN_XNUM: the number of segments is in the first section
 _PAGE = 4096
 _DELETED = " (deleted)"
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_MOST_TEXTS = 256
+_LONGEST = 4096  # bytes before and behind a mark
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,24 @@ class CoreFile:
             parts.append(part)
             address, size = address + len(part), size - len(part)
         return b"".join(parts)
+
+    def texts(self, mark: bytes) -> Iterator[str]:
+        """Yields the texts in the core that hold a mark, each with what stands before it and the rest of its line.
+
+        A text begins behind the last byte that is none of a text. At most 256, of any age: memory that was freed keeps
+        what it held.
+        """
+        place, known = self._data.find(mark), set[bytes]()
+        for _ in range(_MOST_TEXTS):
+            if place < 0:
+                return
+            before = _NO_TEXT.split(self._data[max(0, place - _LONGEST) : place])[-1]
+            end = self._data.find(b"\n", place + len(mark), place + _LONGEST)
+            text = before + self._data[place : end if end >= 0 else place + len(mark)]
+            if text not in known:
+                known.add(text)
+                yield text.decode(errors="replace")
+            place = self._data.find(mark, place + len(mark))
 
     def _in_core(self, address: int, size: int) -> bytes | None:
         """At most `size` bytes from an address on that are in the core itself."""

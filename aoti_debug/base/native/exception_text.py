@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from aoti_debug.base import wording
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.untrusted_files import read_end
 from aoti_debug.base.native.frames import MAX_FRAMES, StackFrame, is_noise, operator_python_frames, short_name
 
@@ -22,6 +24,31 @@ _SHIM_EXCEPTION = "] Exception in aoti_torch: "
 _LOG_LINE = re.compile(r"^(?:\[[A-Z]\d{4} |c?\d+\.\d+ |Traceback )", re.MULTILINE)  # what may come behind an exception
 _SEARCHED_LINES = 200  # at the end of stderr.log
 _SEARCHED_BYTES = 1 << 20
+
+
+MARK = "\nException raised from "  # behind the message in the text of torch's exceptions
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception of torch, by its text.
+
+    Attributes:
+        message: its first line.
+        function, file, line: where it was raised.
+    """
+
+    message: str
+    function: str
+    file: str
+    line: int
+
+
+def raised(text: str) -> Raised | None:
+    """Returns the exception that a text is of; None of another text."""
+    origin = _ORIGIN.search(text)
+    said = wording.first_line(text[: origin.start()]) if origin is not None else ""
+    return None if origin is None or not said else Raised(said, origin[1], origin[2], int(origin[3]))
 
 
 def message(text: str) -> str:

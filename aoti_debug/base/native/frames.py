@@ -171,7 +171,8 @@ def thrower_of(stack: Iterable[StackFrame]) -> str:
     """The function whose C++ exception ended the process, as nothing caught it; "" of a stack without one."""
     names = [short_name(frame.function) for frame in stack]
     callers = dict(pairwise(names))
-    return callers.get("__cxa_throw", "") if "std::terminate" in names else ""
+    is_uncaught = "std::terminate" in names or {"_Unwind_RaiseException", "abort"} <= set(names)
+    return callers.get("__cxa_throw", "") if is_uncaught else ""
 
 
 def is_recording(stack: Iterable[StackFrame]) -> bool:

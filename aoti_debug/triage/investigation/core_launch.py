@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from aoti_debug.base import wording
@@ -11,7 +11,8 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Stack
-from aoti_debug.base.native.frames import StackFrame, short_name
+from aoti_debug.base.native.exception_text import MARK, Raised, raised
+from aoti_debug.base.native.frames import StackFrame, short_name, thrower_of
 from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Manifest, Role, Site
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact
@@ -26,6 +27,11 @@ from aoti_debug.runs.rundir.launch import Argument, Launch
 _CALLS = ("torch::aot_inductor::AOTInductorModel::", "run_impl")  # the functions of a wrapper that launch kernels
 _MOST_LINES = 24  # of a call in the wrapper
 _NEAR = 1 << 30  # bytes
+_MOST_MESSAGES = 3
+_OVERWRITTEN, _JUNK = 8, 3  # bytes that the allocator writes at least over freed memory, and that may look like text
+_OF_RUNNER = "API call failed"
+_OF_SYSTEM = ("/usr/", "/lib")
+_RUNNER_THROWS = "a launch may have failed before: the runner throws when the model has returned an error"
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)
 
 
@@ -124,6 +130,69 @@ def site_of(stack: Stack, library: str, manifest: Manifest) -> SiteInCore:
         at = f" at {_line(caller)}" if caller.line else ""
         return SiteInCore((), f"the thread was in {_function(caller)}{at}, in no launch")
     return SiteInCore((), f"the thread was in {short_name(frames[0].function) or 'the package'}, in no launch")
+
+
+def others_in_launches(stacks: Iterable[Stack], guilty: Stack, library: str, manifest: Manifest) -> tuple[str, ...]:
+    """A sentence for each further thread that is in a launch: "thread 7 was in mine::op.default, mine::op at op.cpp:9".
+
+    Args:
+        library: as of `site_of`.
+    """
+    found = [(stack, site_of(stack, library, manifest)) for stack in stacks if stack != guilty]
+    lines = []
+    for stack, inside in found:
+        if inside.sites:
+            own = (frame.text for frame in stack.frames if frame.file and not frame.file.startswith(_OF_SYSTEM))
+            at = next(own, "")
+            name = inside.sites[0].op or inside.sites[0].kernel
+            lines.append(f"thread {stack.thread} was in {name}{f', {at}' if at else ''}")
+    return tuple(lines)
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """The exception that ended a process, as far as its core tells.
+
+    Attributes:
+        message: of the exception that was raised at a line on the stack; "" if none is known.
+        evidence, possible: sentences.
+    """
+
+    message: str = ""
+    evidence: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+
+
+def thrown(core: CoreFile, stack: Stack) -> Thrown:
+    """The exception that a thread ended with, if nothing caught it."""
+    thrower = thrower_of(stack.frames)
+    if not thrower:
+        return Thrown()
+    evidence = [f"nothing caught the exception that {thrower} threw"]
+    possible = [_RUNNER_THROWS] if "AOTIModelContainerRunner" in thrower else []
+    found = [one for text in core.texts(MARK.encode()) if (one := raised(text)) is not None]
+    lines = {(PurePosixPath(frame.file).name, frame.line) for frame in stack.frames if frame.file}
+    here = _whole(one for one in found if (PurePosixPath(one.file).name, one.line) in lines)
+    if len(here) == 1:
+        at = f"{PurePosixPath(here[0].file).name}:{here[0].line}"
+        evidence.append(f"the memory of the process holds what was raised at {at}: {here[0].message}")
+        return Thrown(here[0].message, tuple(evidence), tuple(possible))
+    for one in [one for one in here or _whole(found) if _OF_RUNNER not in one.message][:_MOST_MESSAGES]:
+        at = f"{one.function} at {PurePosixPath(one.file).name}:{one.line}"
+        possible.append(f"the exception may be this, which is in the memory of the process: {one.message} ({at})")
+    return Thrown("", tuple(evidence), tuple(dict.fromkeys(possible)))
+
+
+def _whole(found: Iterable[Raised]) -> list[Raised]:
+    """The exceptions, each once, without what is left of the texts of freed ones, whose beginning was overwritten."""
+    each = list(dict.fromkeys(found))
+    return [one for one in each if not any(_is_rest(one.message, other.message) for other in each)]
+
+
+def _is_rest(text: str, whole: str) -> bool:
+    """True if a text is the end of another one, but for at most three characters in front of it."""
+    ends = (text[index:] for index in range(min(_JUNK, len(text) - 1) + 1))
+    return len(whole) - len(text) >= _OVERWRITTEN - _JUNK and any(whole.endswith(end) for end in ends)
 
 
 def _is_call(frame: StackFrame) -> bool:

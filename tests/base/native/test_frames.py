@@ -161,6 +161,8 @@ def test_frames_of_an_operator_in_python() -> None:
             ),
             "torch::inductor::Runner::run_impl",
         ),
+        (("abort", "_Unwind_RaiseException", "__cxa_throw", "torchCheckFail", "main"), "torchCheckFail"),
+        (("_Unwind_RaiseException", "__cxa_throw", "torchCheckFail", "main"), ""),
         (("abort", "std::terminate()", "main"), ""),
         (("abort", "main"), ""),
         (("abort", "std::terminate()", "__cxa_throw"), ""),

@@ -124,3 +124,52 @@ def test_inputs_are_read_with_their_strides_and_outputs_are_not(tmp_path: Path) 
         (0, bytes(range(16)), ""),
         (1, b"", "core does not hold all of its memory"),
     ]
+
+
+RAISED = (
+    b"index out of bounds: 0 <= tmp2 < 50L\nException raised from k at /t/k.kernel.cpp:52 (most recent call first):\n"
+)
+THROWN = (
+    StackFrame("abort", "/lib/libc.so.6"),
+    StackFrame("_Unwind_RaiseException", "/lib/libgcc_s.so.1"),
+    StackFrame("__cxa_throw", "/lib/libstdc++.so.6"),
+    StackFrame("c10::detail::torchCheckFail(char const*)", "/t/libc10.so"),
+    StackFrame("k", LIBRARY, 0, "/other/k.kernel.cpp", 52),
+)
+MESSAGE = "index out of bounds: 0 <= tmp2 < 50L"
+
+
+@pytest.mark.parametrize(
+    ("memory", "message", "possible"),
+    [
+        (b"\0\0" + RAISED + b"\0}" + RAISED[12:] + b"\0" + RAISED[20:], MESSAGE, 0),
+        (RAISED.replace(b":52", b":51"), "", 1),
+        (RAISED + b"\0" + RAISED.replace(b"50L", b"60L"), "", 2),
+        (b"an index out of bounds: Exception raised", "", 0),
+    ],
+)
+def test_the_message_of_an_exception_is_found_in_the_memory_of_the_process(
+    tmp_path: Path, memory: bytes, message: str, possible: int
+) -> None:
+    """Memory that was freed holds ends of it as well, and exceptions of earlier times."""
+    small = SmallCore(memory=(Memory(0x1000, memory + bytes(64)),))
+    with CoreFile(small.write(tmp_path / "core")) as core:
+        found = core_launch.thrown(core, stack(*THROWN))
+        assert core_launch.thrown(core, stack(THROWN[0], THROWN[-1])) == core_launch.Thrown()
+    assert found.message == message
+    assert found.evidence[0] == "nothing caught the exception that c10::detail::torchCheckFail threw"
+    assert found.evidence[1:] == (
+        (f"the memory of the process holds what was raised at k.kernel.cpp:52: {message}",) * bool(message)
+    )
+    assert len(found.possible) == possible
+    assert all("may be this" in sentence for sentence in found.possible)
+
+
+def test_the_other_threads_that_are_in_launches() -> None:
+    """Of two that wait for each other, both are told."""
+    header = StackFrame("mine::op", "/t/libmine.so", 0, "/usr/include/gthr.h", 749)
+    first = replace(stack(caller(941)), thread=1)
+    second = replace(stack(header, StackFrame("mine::op", "/t/libmine.so", 0, "/s/op.cpp", 9), caller(915)), thread=2)
+    idle = replace(stack(StackFrame("poll", "/lib/libc.so.6")), thread=3)
+    said = core_launch.others_in_launches((first, second, idle), first, LIBRARY, MANIFEST)
+    assert said == ("thread 2 was in aoti_torch_cpu_mm_out, mine::op at /s/op.cpp:9",)

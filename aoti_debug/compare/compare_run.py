@@ -65,7 +65,7 @@ def first_difference(
         graph = None if region is None else reference.graph(region.graph, region.function)
         if graph is None:
             continue
-        for output in row.outputs:
+        for output in sorted(row.outputs, key=lambda output: not output.misplaced):
             if output.misplaced or is_rounded_otherwise(output) or _is_ill_conditioned(output):
                 result = result_of.get(row.launch.id, RegionResult(launch=row.launch.id))
                 return _beginning(row, output, result, graph, reference)

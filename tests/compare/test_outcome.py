@@ -491,6 +491,16 @@ def test_the_operator_whose_rounding_makes_the_difference_is_where_it_begins(com
     assert (finding.origin.operator, finding.origin.frame) == (cast, LINE)
 
 
+def test_it_begins_in_what_is_not_finite_rather_than_in_what_is_decided_by_it(comparison: Comparison) -> None:
+    reference, region = graph("sin")
+    decided = replace(MEASURED, argument="buf1", value="any", dtype="bool", rms=1e-8, eager_rms=1e-4)
+    overflow = replace(MEASURED, value="sin", misplaced=3)
+    row = replace(comparison.rows[0], outputs=(decided, overflow))
+    found = first_difference((row,), (region,), (RegionResult(launch="0.0", begins="half"),), reference)
+    assert found is not None
+    assert (found.argument, found.misplaced, found.node) == ("buf0", 3, "half")
+
+
 def test_it_begins_where_rounding_decides(comparison: Comparison) -> None:
     reference, region = graph("sin")
     output = replace(MEASURED, value="sin", rms=1.0, eager_rms=1.0, relative_ulp=1e6, sensitivity=3e5)

@@ -72,6 +72,13 @@ class ResultOperands:
                 operands[argument.name] = argument
         return tuple(operands.values())
 
+    def unmeasured(self, launch: Launch, result: Argument) -> tuple[Argument, ...]:
+        """The tensors that a result is computed from, and that have no statistics, as one that oneDNN has packed."""
+        result_slice = result_slices.launch_slices(launch, self._manifest).get(result.spec.param)
+        sources = None if result_slice is None else result_slice.sources
+        found = (a for a in launch.args if a.role is Role.IN and self._measure(a, Phase.BEFORE) is None)
+        return tuple({a.name: a for a in found if self._is_operand(launch, a, result, sources)}.values())
+
     def _is_operand(self, launch: Launch, argument: Argument, result: Argument, sources: frozenset[str] | None) -> bool:
         if sources is not None and argument.spec.param in sources:
             return True
@@ -129,6 +136,10 @@ class RootSearch:
     def operands(self, launch: Launch, result: Argument) -> tuple[Argument, ...]:
         """The arguments that a result is computed from."""
         return self._operands.operands(launch, result)
+
+    def unmeasured(self, launch: Launch, result: Argument) -> tuple[Argument, ...]:
+        """The tensors that a result is computed from, and whose values are not known."""
+        return self._operands.unmeasured(launch, result)
 
     def is_produced(self, occurrence: Occurrence) -> bool:
         """True if a launch produced the value, unintended, from operands that have none."""

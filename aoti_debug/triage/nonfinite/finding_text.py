@@ -155,6 +155,9 @@ def _root_evidence(run: RunDir, roots: RootSearch, root: Root) -> list[str]:
         parts.append(f"finite values in {wording.comma_separated(finite)}")
     if nonfinite:
         parts.append(f"non-finite values in {wording.comma_separated(nonfinite)}")
+    unknown = [roots.dataflow.content_name(launch, other) for other in roots.unmeasured(launch, argument)]
+    if unknown:
+        parts.append(f"{wording.comma_separated(unknown)}, whose values are not known")
     return [
         produced(run, root.occurrence),
         f"it reads {', and '.join(parts)}" if parts else "it reads no recorded tensor",

@@ -142,3 +142,20 @@ def test_buffers_that_had_contents_of_their_own(
 
 def test_an_input_that_a_launch_changes_had_contents(tmp_path: Path) -> None:
     assert operands(tmp_path, None, write(arg("y"), arg("x", Role.INOUT)), "x") == ["y", "x"]
+
+
+def test_operands_without_statistics(tmp_path: Path) -> None:
+    manifest = make_manifest(site("linear", arg("x"), arg("packed"), arg("y", Role.OUT)))
+    journal = JournalWriter(level=2)
+    journal.launch_begin(0, 0, HERE, tensor(4, data_ptr=0x3000), ELSEWHERE)
+    journal.tensor_stats(0, 0, Phase.BEFORE, statistics())
+    journal.tensor_stats(0, 2, Phase.BEFORE, None, flags=StatsFlag.UNINITIALISED)
+    journal.launch_end(0)
+    journal.tensor_stats(0, 2, Phase.AFTER, BAD)
+    run = open_run(run_directory(tmp_path, manifest, journal))
+    (launch,) = run.launches
+    result = launch.argument("y")
+    assert result is not None
+    search = RootSearch(Dataflow(run))
+    assert [a.name for a in search.operands(launch, result)] == ["x"]
+    assert [a.name for a in search.unmeasured(launch, result)] == ["packed"]

@@ -8,7 +8,7 @@ import torch
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
-from aoti_debug.runs.diagnosis.trace_roots import RootKind
+from aoti_debug.runs.diagnosis.trace_roots import RootKind, RootSearch
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 from aoti_debug.triage.results.finding_kinds import Infinities
@@ -163,6 +163,12 @@ class TestNan:
             "it reads finite values in arg0 (0 to 0)",
             "NaN leaves the model as output 0 (buf9)",
         )
+
+    def test_an_operand_whose_values_are_not_known(self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+        recorder.launch("k", {"arg0": values(0)}, {"buf9": values(NAN)})
+        monkeypatch.setattr(RootSearch, "unmeasured", lambda _, launch, __: launch.args[:1])
+        said = "it reads finite values in arg0 (0 to 0), and arg0, whose values are not known"
+        assert finding(recorder).evidence[1] == said
 
     def test_at_most_three_further_roots_are_listed(self, recorder: Recorder) -> None:
         buffers = {f"buf{number}": values(NAN) for number in range(6)}

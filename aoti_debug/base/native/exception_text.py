@@ -30,7 +30,7 @@ MARK = "\nException raised from "  # behind the message in the text of torch's e
 
 
 @dataclass(frozen=True)
-class Raised:
+class RaisedException:
     """An exception of torch, by its text.
 
     Attributes:
@@ -44,11 +44,11 @@ class Raised:
     line: int
 
 
-def raised(text: str) -> Raised | None:
+def raised(text: str) -> RaisedException | None:
     """Returns the exception that a text is of; None of another text."""
     origin = _ORIGIN.search(text)
     said = wording.first_line(text[: origin.start()]) if origin is not None else ""
-    return None if origin is None or not said else Raised(said, origin[1], origin[2], int(origin[3]))
+    return None if origin is None or not said else RaisedException(said, origin[1], origin[2], int(origin[3]))
 
 
 def message(text: str) -> str:

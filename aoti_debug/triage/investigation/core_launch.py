@@ -11,7 +11,7 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native.core_file import CoreFile
 from aoti_debug.base.native.crash_stacks import Stack
-from aoti_debug.base.native.exception_text import MARK, Raised, raised
+from aoti_debug.base.native.exception_text import MARK, RaisedException, raised
 from aoti_debug.base.native.frames import StackFrame, short_name, thrower_of
 from aoti_debug.package.argument_values import Tensor
 from aoti_debug.package.manifest import Manifest, Role, Site
@@ -183,7 +183,7 @@ def thrown(core: CoreFile, stack: Stack) -> Thrown:
     return Thrown("", tuple(evidence), tuple(dict.fromkeys(possible)))
 
 
-def _whole(found: Iterable[Raised]) -> list[Raised]:
+def _whole(found: Iterable[RaisedException]) -> list[RaisedException]:
     """The exceptions, each once, without what is left of the texts of freed ones, whose beginning was overwritten."""
     each = list(dict.fromkeys(found))
     return [one for one in each if not any(_is_rest(one.message, other.message) for other in each)]

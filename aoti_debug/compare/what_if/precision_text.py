@@ -142,23 +142,33 @@ def _proposed(found: RoundedModel) -> list[str]:
             f"the outputs by at most {limit}",
         ]
     changes = f"changes the outputs by {error_text(proposal.error)}, at most {limit}"
+    tried = "tried" if found.is_open_inside else "verified"
     verified = [
-        f"  verified by rounding in the package, all of it at once; {wording.pluralize(found.runs, 'run')} in all"
+        f"  {tried} by rounding in the package, all of it at once; {wording.pluralize(found.runs, 'run')} in all"
     ]
     if found.built is None or found.built.failure:
         asked = "" if found.by is PartedBy.LAUNCH else "; of an exported program, --build casts each operator"
         verified.append(f"  inside of kernels nothing was rounded{_inside(found)}{asked}")
-    first = f"NOT CONFIRMED for {target}: " if found.is_refuted else f"MAY BE {target}: "
     if not proposal.kept:
-        return [f"{first}rounding all {wording.pluralize(count, noun)} at once {changes}", *verified]
+        every = f"all {wording.pluralize(count, noun)}"
+        if found.is_open_inside:
+            first = f"MAY BE {target} as far as rounded: rounding what {every} read and write, at once, {changes}"
+        else:
+            first = (
+                f"{'NOT CONFIRMED for' if found.is_refuted else 'MAY BE'} {target}: rounding {every} at once {changes}"
+            )
+        return [first, *verified]
     names = wording.join_truncated(proposal.kept, _MAX_NAMED)
     rest = wording.pluralize(count - len(proposal.kept), noun)
     beside = wording.join_truncated(found.kept_beside, _MAX_NAMED)
     keep = "NOT CONFIRMED: keep" if found.is_refuted else "KEEP"
+    rounding = f"rounding the other {rest} to {target}"
+    if found.is_open_inside:
+        rounding = f"rounding to {target} what the other {rest} read and write"
     return [
         f"{keep} {len(proposal.kept)} of {wording.pluralize(count, noun)} as they are: {names}",
         *([f"  with them, which the same launches compute: {beside}"] if beside else []),
-        f"  rounding the other {rest} to {target} {changes}; all at once: {error_text(found.whole.error)}",
+        f"  {rounding} {changes}; all at once: {error_text(found.whole.error)}",
         *verified,
     ]
 
@@ -169,7 +179,8 @@ def _inside(found: RoundedModel) -> str:
     if not inside:
         return ""
     launches = wording.pluralize(sum(len(part.part.launches) for part in found.parts), "launch")
-    return f": {len(inside)} of {launches} may compute several operators, as {inside[0].id} {inside[0].kernel}"
+    more = ", and need more precision there" if found.is_open_inside else ""
+    return f": {len(inside)} of {launches} may compute several operators, as {inside[0].id} {inside[0].kernel}{more}"
 
 
 def _built(found: RoundedModel) -> Iterator[str]:

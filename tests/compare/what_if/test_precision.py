@@ -168,13 +168,13 @@ def test_the_proposal_keeps_as_few_parts_as_suffice(tmp_path: Path) -> None:
     found = rounded_model(chain(tmp_path, ("aten.add.Tensor",) * 3))
     assert problems(precision_document(found), SCHEMA) == []
     assert found.proposal is found.trials[2]
-    lines = precision_lines(found, 120)
-    lines = [*lines[:-2], " ".join(line.strip() for line in lines[-2:])]
+    lines = precision_lines(found, 300)
     assert lines[-4].startswith("KEEP 2 of 3 modules as they are: language_model.layers.0.self_attn.softmax, ")
     assert "all at once: NaN/Inf" in lines[-3]
     inside = "inside of kernels nothing was rounded: 3 of 3 launches may compute several operators, as 0.0 "
-    assert lines[-1].startswith(inside)
-    assert lines[-1].endswith("; of an exported program, --build casts each operator")
+    assert lines[-1].lstrip().startswith(inside)
+    assert lines[-1].endswith(", and need more precision there; of an exported program, --build casts each operator")
+    assert "  rounding to float16 what the other 1 module read and write changes the outputs by " in lines[-3]
     assert not any("from one run to the next" in line for line in lines)
     noisy = precision_lines(replace(found, noise=0.25), 200)
     assert (
@@ -186,7 +186,15 @@ def test_the_proposal_keeps_as_few_parts_as_suffice(tmp_path: Path) -> None:
     assert precision_document(none)["proposal"] is None
     assert precision_lines(none, 120)[-1].startswith("KEEP all 3 modules as they are: ")
     every = replace(found, trials=(replace(found.whole, effects=(effect(0.001),)),))
-    assert precision_lines(every, 200)[-3].startswith("MAY BE float16: rounding all 3 modules at once changes ")
+    first, tried, _ = precision_lines(every, 200)[-3:]
+    read_and_written = "rounding what all 3 modules read and write, at once, changes the outputs by 0.001, at most 0.01"
+    assert first == f"MAY BE float16 as far as rounded: {read_and_written}"
+    assert tried.startswith("  tried by rounding in the package")
+    unbuilt = BuiltProposal(program=Path("f.pt2"), casts=CastProgram(), effects=(), failure="no compiler")
+    assert precision_lines(replace(every, built=unbuilt), 200)[-4] == first
+    of_float8 = replace(every, target=FLOAT_FORMATS["float8_e5m2"])
+    assert precision_lines(of_float8, 200)[-3].startswith("MAY BE float8_e5m2: rounding all 3 modules at once changes ")
+    assert "verified by rounding" in precision_lines(of_float8, 200)[-2]
 
 
 def test_modules_that_a_kept_launch_computes_as_well_are_kept_with_it(tmp_path: Path) -> None:

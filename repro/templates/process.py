@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import torch
 
-from . import debugger, operator_indices, poison, reduce, repeat, sanitize, verdict
+from . import bench, debugger, evidence, operator_indices, poison, reduce, repeat, sanitize, verdict
 from .accesses import lines_of
 from .child import ReplayReport, run_child
 from .job import AS_RECORDED, FAILED, FAULT, NO_FAULT, Job
@@ -36,7 +36,7 @@ def main(recorded: Job) -> NoReturn:
     if job.cuda_devices and job.cuda_devices != recorded.cuda_devices:
         print(f"{job.title}: recorded on {', '.join(recorded.cuda_devices)}, replayed on {', '.join(job.cuda_devices)}")
     if options.evidence is not None:
-        sys.exit(verdict.run_with_evidence(job, options, options.evidence, lambda report: _run(job, options, report)))
+        sys.exit(evidence.run_with_evidence(job, options, options.evidence, lambda report: _run(job, options, report)))
     sys.exit(_run(job, options, ReplayReport(None)))
 
 
@@ -71,7 +71,7 @@ def _mode(options: Options) -> Mode:
     if options.poison:
         return poison.poison
     if options.bench:
-        return repeat.bench
+        return bench.bench
     return _replay
 
 

@@ -19,7 +19,7 @@ from aoti_debug.instrument.builder import compare_kernels, join_program, package
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
 from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation, build_plain_library
-from aoti_debug.instrument.builder.compiling.runtime_objects import sites_cpp
+from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
 from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.builder.options import (

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.builder.compiling.runtime_objects import c_literal
+from aoti_debug.instrument.builder.compiling.site_tables import c_literal
 from aoti_debug.instrument.wrapper.analysis import AllocationCall, Analysis
 from aoti_debug.instrument.wrapper.callees.kernels import functions
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions

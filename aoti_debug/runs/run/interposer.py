@@ -19,8 +19,8 @@ from aoti_debug.instrument.builder.compiling.runtime_objects import (
     THIS_MACHINE,
     compile_runtime,
     compile_site_tables,
-    sites_cpp,
 )
+from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, RUNTIME, Toolchain, link_words
 from aoti_debug.instrument.frontend import compatibility
 from aoti_debug.instrument.frontend.sources import Flags

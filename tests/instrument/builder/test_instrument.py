@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.instrument.builder.compiling.runtime_objects import MANIFEST_PATH_MACRO, sites_cpp
+from aoti_debug.instrument.builder.compiling.site_tables import MANIFEST_PATH_MACRO, sites_cpp
 from aoti_debug.instrument.builder.instrument import Edit, apply, instrument
 from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
 from aoti_debug.package.manifest import Manifest

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
-from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE, sites_cpp
+from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE
+from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.runs.run import interposer
 from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, interposed_symbols

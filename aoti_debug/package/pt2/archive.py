@@ -261,6 +261,7 @@ def resolve_model(package: Artifact, name: str) -> str:
 
 
 _SCRIPT = ".py"
+_OF_BUNDLES = {"versions.json", "report/index.html"}
 _INPUT_HINT = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
 _REBUILD = "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))"
@@ -287,6 +288,8 @@ def _kind(path: Path, members: tuple[str, ...]) -> ArtifactKind:
     if "data.pkl" in names:
         what = "a TorchScript model" if any(n.startswith("code/") for n in members) else "written by torch.save"
         raise ArtifactError(f"{path} is {what}, not a .pt2", hint=_INPUT_HINT)
+    if names >= _OF_BUNDLES:
+        raise ArtifactError(f"{path} is a bundle, not a .pt2", hint="extract it; README.txt in it says what to type")
     raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_INPUT_HINT)
 
 

@@ -43,6 +43,7 @@ PACKAGE = "package.pt2"
 PACKAGES = "packages"  # the folder of those that a script loaded
 WEIGHTS = "weights"  # in it, while the script runs: where their weights lie
 RANDOM_INPUTS = "inputs.pt"  # generated for the run
+ARCHIVES = (".zip", ".tar.gz", ".tgz")  # of bundles
 GPU_CORE = "gpu.core"  # the core dump of a GPU that the driver wrote
 
 _LAUNCH_ID = re.compile(r"(?:(c?)(\d+)\.)?(\d+)\Z")
@@ -322,6 +323,17 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     if found.is_of_ranks:
         raise RunDirError(f"{found.run} is a run of several ranks", hint=f"name one of them: {found.run / 'rank0'}")
     return found.run
+
+
+def refuse_archive(name: str) -> None:
+    """Refuses a bundle in the place of a run.
+
+    Raises:
+        UsageError: the name is that of an archive.
+    """
+    if name.endswith(ARCHIVES) and Path(name).is_file():
+        extract = shlex.join(["python", "-m", "zipfile" if name.endswith(".zip") else "tarfile", "-e", name, "."])
+        raise UsageError(f"{name} is an archive", hint=f"{extract}; then README.txt in its folder says what to type")
 
 
 def _no_run(name: str | Path | None, base: Path, names: Sequence[str]) -> RunDirError:

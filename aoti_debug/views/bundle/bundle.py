@@ -12,11 +12,10 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, results_home
 from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.runs.rundir.run_directory import ARCHIVES
 from aoti_debug.views.bundle.contents import Contents, contents_of
 from aoti_debug.views.redaction import RedactedPart
 from aoti_debug.views.report.subject import ReportSubject
-
-ENDINGS = (".zip", ".tar.gz", ".tgz")
 
 
 def default_name(subject: ReportSubject) -> str:
@@ -30,8 +29,8 @@ def check_output(path: Path) -> None:
     Raises:
         UsageError: the file already exists, or its ending is not that of an archive.
     """
-    if not path.name.endswith(ENDINGS):
-        raise UsageError(f"{path} ends in none of {', '.join(ENDINGS)}", hint="-o FILE.zip")
+    if not path.name.endswith(ARCHIVES):
+        raise UsageError(f"{path} ends in none of {', '.join(ARCHIVES)}", hint="-o FILE.zip")
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} already exists", hint="remove it, or name another file with -o")
 

@@ -32,6 +32,7 @@ from aoti_debug.views.redaction import RedactedPart, Redaction, redact_journal, 
 from aoti_debug.views.report import report
 from aoti_debug.views.report.subject import ReportSubject
 
+README = "README.txt"
 LOGS = ("stdout.log", "stderr.log")
 _LARGEST_JOURNAL = 1 << 32  # bytes
 _LARGEST_LOG = 4 << 20  # bytes, the end of it
@@ -165,11 +166,30 @@ def contents_of(subject: ReportSubject, parts: frozenset[RedactedPart]) -> Conte
         _rest(contents, subject.path, "", known)
     versions = {**subject.versions, "python": platform.python_version(), "system": platform.platform()}
     contents.add("versions.json", json.dumps(versions, indent=1) + "\n")
+    contents.add(README, _readme(contents))
     return contents
+
+
+def _readme(contents: Contents) -> str:
+    """What the receiver types."""
+    names = {item.name for item in contents.items}
+    repros = sorted(name for name in names if name.endswith("/repro.py"))
+    lines = [
+        (str(report.REPORT), "the page, for any browser"),
+        (
+            f"aoti-debug show {contents.root}",
+            "the same in a terminal, from the folder above; no torch is needed",
+        ),
+        *((f"python {name}", "runs this alone, in this folder; needs torch, not aoti-debug") for name in repros),
+    ]
+    width = max(len(command) for command, _ in lines)
+    text = "".join(f"{command:<{width}}  {said}\n" for command, said in lines)
+    return f"{text}\nThe package is not in here: the model cannot be run again from this.\n"
 
 
 def _verdict(contents: Contents, subject: ReportSubject, redaction: Redaction) -> None:
     finding = redaction.redact_finding(subject.finding)
+    finding = _as_there(finding, subject.path, redaction)
     if subject.triage is None:
         contents.add("verdict.json", json.dumps(findings.to_json(finding), indent=1) + "\n")
         return
@@ -184,6 +204,13 @@ def _verdict(contents: Contents, subject: ReportSubject, redaction: Redaction) -
         run="" if run is None else str(directory / triage_directory.RUNS / run.path.name),
     )
     contents.add(triage_directory.NAME, triage_directory.to_json(directory, record))
+
+
+def _as_there(finding: Finding, directory: Path, redaction: Redaction) -> Finding:
+    """The finding with the commands that are typed in the folder of the archive, without those for what is left out."""
+    there = [command.replace(f"{directory.absolute()}/", "") for command in finding.next]
+    kept = tuple(one for one in there if not (redaction.parts and "repro.py" in one))
+    return replace(finding, next=kept, also=tuple(_as_there(one, directory, redaction) for one in finding.also))
 
 
 def _report(contents: Contents, subject: ReportSubject, parts: frozenset[RedactedPart]) -> None:

@@ -193,6 +193,7 @@ def test_other_files_are_named_in_the_message(tmp_path: Path, content: bytes, lo
     [
         ({"data.pkl": b""}, "{path} is written by torch.save, not a .pt2"),
         ({"data.pkl": b"", "code/m.py": b""}, "{path} is a TorchScript model, not a .pt2"),
+        ({"versions.json": b"", "report/index.html": b""}, "{path} is a bundle, not a .pt2"),
         ({"readme.txt": b""}, "{path} is a zip archive, but no .pt2"),
         ({"!a/x": b"", "!b/x": b""}, "{path} is a zip archive, but no .pt2"),
         ({}, "{path} is an empty zip archive"),

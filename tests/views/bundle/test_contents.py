@@ -80,7 +80,7 @@ def test_a_triage_with_all_that_may_be_sent(tmp_path: Path, ending: str) -> None
     written = write_bundle(subject, BundleOptions(tmp_path / f"b{ending}"))
     files = members(written.path)
     assert set(files) == {
-        *("triage.json", "versions.json", "report/index.html"),
+        *("triage.json", "versions.json", "report/index.html", "README.txt"),
         *("repro/repro.py", "repro/tensors/before_buf0.safetensors"),
         *(f"runs/20261120-231501-4711/{name}" for name in ("run.json", "manifest.json", "journal.bin", "stderr.log")),
         *(f"runs/20261120-231502-4712/{name}" for name in ("run.json", "manifest.json", "journal.bin", "stderr.log")),
@@ -103,6 +103,27 @@ def test_an_unpacked_triage_opens(tmp_path: Path) -> None:
         assert again.run is not None
         assert [launch.id for launch in again.run.launches] == ["0.0", "0.1"]
         assert "0.1" in report.html(again)
+
+
+def test_what_the_receiver_types_is_said_and_names_nothing_of_the_sender(tmp_path: Path) -> None:
+    """Commands are for the folder of the archive; those of a repro that is left out are left out."""
+    subject = report.of_triage(triage(tmp_path / "triages"))
+    replayed = f"python {subject.path / 'repro/repro.py'} --backend checked"
+    finding = replace(subject.finding, next=(replayed, "aoti-debug show latest"))
+    subject = replace(subject, finding=replace(finding, also=(finding,)))
+    for parts in ((), (RedactedPart.TENSORS,)):
+        files = members(write_bundle(subject, BundleOptions(tmp_path / f"{len(parts)}.zip", parts)).path)
+        found = json.loads(files["triage.json"])["finding"]
+        commands = (
+            ["aoti-debug show latest"]
+            if parts
+            else ["python repro/repro.py --backend checked", "aoti-debug show latest"]
+        )
+        assert found["next"] == found["also"][0]["next"] == commands
+        readme = files["README.txt"].decode()
+        assert f"aoti-debug show {contents_of(subject, frozenset()).root}" in readme
+        assert ("python repro/repro.py" in readme) == (not parts)
+        assert str(tmp_path) not in readme
 
 
 def test_without_tensors_no_value_is_inside(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, require_no_option, s
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.recording_settings import SiteFilter
+from aoti_debug.runs.rundir import run_directory
 
 PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
 _OF_RANKS = ("what", "run", "trusted", "columns", "as_json", "agree", "sharded")  # options that a run of ranks takes
@@ -130,6 +131,8 @@ def command(
         races=races,
     )
     given = options.given(context)
+    for name in (what, run):
+        run_directory.refuse_archive(str(name or ""))
     ranks = ranks_named(what, run)
     if ranks is not None:
         require_no_option([option for name, option in given.items() if name not in _OF_RANKS], ranks)

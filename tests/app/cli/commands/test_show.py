@@ -222,6 +222,22 @@ def test_what_is_neither_a_run_nor_a_kernel_nor_a_launch(base: Path, capsys: pyt
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "extract"), [("b.zip", "python -m zipfile -e b.zip ."), ("b.tar.gz", "python -m tarfile -e b.tar.gz .")]
+)
+def test_a_bundle_has_to_be_extracted_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, extract: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).touch()
+    for words in ((name,), ("--run", name)):
+        assert show(*words) == 2
+        assert complaint(capsys) == [
+            f"error: {name} is an archive",
+            f"hint: {extract}; then README.txt in its folder says what to type",
+        ]
+
+
 def test_a_kernel_that_was_not_launched(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show("cpp_fused_never_1") == 2
     assert complaint(capsys)[0] == f"error: cpp_fused_never_1 was not launched in run {NEW}"

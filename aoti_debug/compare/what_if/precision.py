@@ -24,16 +24,9 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.modules import ModelPart, PartedBy, parts_of
+from aoti_debug.compare.what_if import rounding
 from aoti_debug.compare.what_if.cast_program import BuiltProposal, CastRequest, built_with_casts
-from aoti_debug.compare.what_if.rounding import (
-    Changed,
-    Headroom,
-    OutputEffect,
-    effects,
-    headroom,
-    largest_error,
-    roundings,
-)
+from aoti_debug.compare.what_if.rounding import Changed, Headroom, OutputEffect
 from aoti_debug.compare.what_if.substituted_run import ReplayOptions, ReplaySession, Round, SubstitutedRun, options_of
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.pt2 import archive
@@ -266,7 +259,7 @@ class _Rounding:
             parts=tuple(rounded),
             untouched=tuple(part.name for part in parts if not instructions[part.name]),
             trials=tuple(self._trials(session, before, [part.part.name for part in rounded], instructions)),
-            noise=largest_error(effects(again.outputs, before.outputs)),
+            noise=rounding.largest_error(rounding.effects(again.outputs, before.outputs)),
             runs=session.runs,
             directory=self._folder,
         )
@@ -323,7 +316,7 @@ class _Rounding:
         return built_with_casts(request, session, before, options.inductor_configs)
 
     def _instructions(self, part: ModelPart) -> list[Round]:
-        return [round_ for launch in part.launches for round_, _ in roundings(launch, self._target)]
+        return [round_ for launch in part.launches for round_, _ in rounding.roundings(launch, self._target)]
 
     def _each(
         self,
@@ -343,7 +336,7 @@ class _Rounding:
                         part=part,
                         dtypes=self._dtypes(part),
                         headroom=self._headroom(before.run, part),
-                        effects=effects(after.outputs, before.outputs),
+                        effects=rounding.effects(after.outputs, before.outputs),
                         refused=after.refused,
                     )
                 )
@@ -357,16 +350,16 @@ class _Rounding:
         require_end(run, self._options.model, name, suggested_commands.show(run))
 
     def _dtypes(self, part: ModelPart) -> tuple[str, ...]:
-        rounded = (argument for launch in part.launches for _, argument in roundings(launch, self._target))
+        rounded = (argument for launch in part.launches for _, argument in rounding.roundings(launch, self._target))
         layouts = (argument.layout for argument in rounded)
         return tuple(dict.fromkeys(layout.dtype for layout in layouts if layout is not None))
 
     def _headroom(self, run: RunDir, part: ModelPart) -> Headroom:
         """That of the tensors that are rounded, each file once."""
-        pairs = (pair for launch in part.launches for pair in roundings(launch, self._target))
+        pairs = (pair for launch in part.launches for pair in rounding.roundings(launch, self._target))
         files = (argument.files.get(round_.phase) for round_, argument in pairs)
         paths = dict.fromkeys(run.tensor_path(file) for file in files if file is not None and file.path)
-        return sum((headroom(path, self._target) for path in paths), Headroom())
+        return sum((rounding.headroom(path, self._target) for path in paths), Headroom())
 
     def _trials(
         self,
@@ -381,7 +374,7 @@ class _Rounding:
             rounds = [round_ for name in ranking[kept:] for round_ in instructions[name]]
             after = session.again(f"all but {kept}" if kept else "all", rounds)
             self._require_end(after.run, f"all but {kept} rounded" if kept else "all rounded")
-            return RoundedParts(tuple(ranking[:kept]), effects(after.outputs, before.outputs))
+            return RoundedParts(tuple(ranking[:kept]), rounding.effects(after.outputs, before.outputs))
 
         found = trial(0)
         yield found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from aoti_debug.base import wording
+from aoti_debug.base.abi import Phase
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
@@ -14,9 +16,13 @@ from aoti_debug.compare.outcome import refused
 from aoti_debug.compare.protocol.measurement import UNWRITTEN
 from aoti_debug.compare.protocol.messages import TracedElement
 from aoti_debug.compare.text import alteration_sentences, output_text
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.pt2 import archive, program_weights
+from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding, Place
 from aoti_debug.runs.diagnosis.output_values import output_values
-from aoti_debug.runs.diagnosis.special_values import Special
+from aoti_debug.runs.diagnosis.special_values import Special, statistics_of
+from aoti_debug.runs.diagnosis.verdict_text import element_text
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -32,7 +38,8 @@ from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 from aoti_debug.triage.results import wrong_value_finding
 
 FOLDER = "origin"  # of the files that take the place of a run's own
-_MAX_OUTPUTS = 2
+_MAX_OUTPUTS, _MAX_WEIGHTS = 2, 3
+_LARGEST_WEIGHTS = 4 << 30  # bytes of weights that are looked through
 _PROGRAM = "the operators of the lowered program compute it as well"
 _SAME = "those operators compute the same from the same inputs"
 _AS_IN_EAGER = "in the last call, what the model returns is NaN or infinite where it is in eager, and nowhere else"
@@ -95,6 +102,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     found = replace(outcome.finding, evidence=evidence, also=also)
     if wrong is not None and where.launch in wrong.needed:
         found = wrong_value.with_search(_made_by_launch(found, wrong), investigation, investigation.first.run)
+    found = _of_folded(found, investigation.run_measured().run, investigation.options.model)
     found = _of_lost(_also_in_eager(found, investigation.run_measured().run, comparison.outputs), comparison)
     return replace(outcome, finding=_of_unwritten(found, comparison))
 
@@ -126,6 +134,40 @@ def _of_lost(finding: Finding, comparison: Comparison) -> Finding:
     if not comparison.is_program_altered or alteration is None or not alteration.lost:
         return finding
     return replace(finding, origin=wrong_value_finding.beginning_of(alteration.lost), chain=())
+
+
+def _of_folded(finding: Finding, run: RunDir, model: Path) -> Finding:
+    """The finding, with the weights of an exported program that are not finite where the launch may read them unseen.
+
+    torch folds weights into others when it freezes a model, and oneDNN packs them: then their values are not recorded.
+    """
+    where = finding.where
+    if where is None or not where.launch or finding.origin is not None:
+        return finding
+    read = [argument for argument in run.launch(where.launch).args if argument.role is Role.IN]
+    if all(statistics_of(argument, Phase.BEFORE) is not None for argument in read):
+        return finding
+    texts = list(islice(_nonfinite_weights(model), _MAX_WEIGHTS))
+    seen = tuple(f"{text}, which it may read folded or packed" for text in texts)
+    return replace(finding, possible=(*seen, *finding.possible))
+
+
+def _nonfinite_weights(model: Path) -> Iterator[str]:
+    """Yields "gain[7], a weight of the program, is nan" of each weight of an exported program that is not finite."""
+    if archive.inspect(model).kind is not ArtifactKind.EXPORTED:
+        return
+    stored = program_weights.stored_weights(model)
+    if sum(weight.nbytes for weight in stored.values()) > _LARGEST_WEIGHTS:
+        return
+    for name, weight in stored.items():
+        tensor = program_weights.mapped(model, weight)
+        if not tensor.is_floating_point() or tensor.element_size() == 1:
+            continue
+        bad = (~tensor.isfinite()).nonzero()
+        if len(bad):
+            index = tuple(bad[0].tolist())
+            more = f" (and {len(bad) - 1} more of its elements)" if len(bad) > 1 else ""
+            yield f"{element_text(name, index)}, a weight of the program, is {float(tensor[index])}{more}"
 
 
 def _of_unwritten(finding: Finding, comparison: Comparison) -> Finding:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from aoti_debug.base.abi import Phase
 from aoti_debug.base.machine.steps import OutOfTime
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.outcome import REFUSED
 from aoti_debug.compare.protocol.messages import Refusal
 from aoti_debug.compare.suspects import Alteration, LostOperator, UndefinedOperator
-from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.manifest import ModelLine, Role
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
 from aoti_debug.triage.checks import nonfinite, wrong_value
 from aoti_debug.triage.investigation import confirm_by_repro as replay
@@ -151,3 +154,34 @@ def test_what_eager_refuses_is_told_beside_a_bad_input(monkeypatch: pytest.Monke
     investigation: Any = None
     (also,) = nonfinite.confirm(investigation, suspicion).finding.also
     assert (also.kind, also.what) == (REFUSED, "it should be between 0 and 1")
+
+
+class Gain(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.tensor([[1.0, math.nan], [math.inf, 2.0]]))
+        self.shift = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.gain + self.shift
+
+
+def test_weights_of_a_program_that_are_not_finite(tmp_path: Path) -> None:
+    program = tmp_path / "program.pt2"
+    torch.export.save(torch.export.export(Gain(), (torch.ones(2, 2),)), program)
+    said = ["gain[0, 1], a weight of the program, is nan (and 1 more of its elements)"]
+    assert list(nonfinite._nonfinite_weights(program)) == said
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_what_a_launch_may_read_packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_measured: bool) -> None:
+    monkeypatch.setattr(nonfinite, "_nonfinite_weights", lambda _: iter(["gain[7], a weight of the program, is nan"]))
+    argument = SimpleNamespace(role=Role.IN, stats={})
+    if is_measured:
+        argument.stats[Phase.BEFORE] = SimpleNamespace(uninitialised=False, statistics=object())
+    run: Any = SimpleNamespace(launch=lambda _: SimpleNamespace(args=[argument]))
+    finding = Finding(NONFINITE, "NaN in buf0", Place(launch="0.0", kernel="linear"))
+    found = nonfinite._of_folded(finding, run, tmp_path)
+    said = ("gain[7], a weight of the program, is nan, which it may read folded or packed",)
+    assert found.possible == (() if is_measured else said)
+    assert nonfinite._of_folded(replace(finding, origin=Place(input="x")), run, tmp_path).possible == ()

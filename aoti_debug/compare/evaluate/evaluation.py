@@ -225,7 +225,9 @@ class Evaluation:
         value = None if self._weights is None else self._weights.given(self._graph, node)
         if value is None or self._graph.mutators.get(node.name):
             why = f"; {self._weights.failure}" if self._weights is not None and self._weights.failure else ""
-            self.failures[node.name] = f"it depends on the {node.kind.value} {node.name}, which it does not read{why}"
+            self.failures[node.name] = (
+                f"it depends on the {node.kind.value} {node.name}, whose values are not known{why}"
+            )
         else:
             self.set(ValueKey(node.name), value.to(self._device))
 

@@ -65,7 +65,7 @@ def slice_to(
             nodes[name] = None
             continue
         if node.kind is not NodeKind.CALL:
-            raise NotClosedError(f"it depends on {_described(node.kind)} {name}, which it does not read")
+            raise NotClosedError(f"it depends on {_described(node.kind)} {name}, whose values are not known")
         if node.target in SUBGRAPHS:
             raise NotClosedError(f"it depends on {node.target.removeprefix('higher_order.')} in {name}")
         nodes[name] = None

@@ -75,7 +75,10 @@ def test_weights_that_are_not_known(weights: ExportedWeights) -> None:
     for node, source in ((STATE, weights), (SCALE, None), (SCALE, ExportedWeights(None))):  # a state has changed
         evaluated = evaluation(source)
         evaluated.run(node)
-        with pytest.raises(NotEvaluableError, match=f"it depends on the weight {node.name}, which it does not read"):
+        with pytest.raises(
+            NotEvaluableError,
+            match=f"it depends on the weight {node.name}, whose values are not known",
+        ):
             evaluated.value(ValueKey(node.name))
 
 
@@ -90,7 +93,7 @@ def test_a_region_may_end_in_weights() -> None:
 
 
 def test_a_region_may_end_in_an_input_that_no_launch_reads() -> None:
-    with pytest.raises(NotClosedError, match="it depends on the input x, which it does not read"):
+    with pytest.raises(NotClosedError, match="it depends on the input x, whose values are not known"):
         slice_to(GRAPH, ValueKey("mul"), {ValueKey("scale")}, Symbols())
     nodes, used = slice_to(GRAPH, ValueKey("mul"), {ValueKey("scale")}, Symbols(), takes_weights=True)
     assert (set(nodes), used) == ({"mul", "x"}, (ValueKey("scale"),))
@@ -107,7 +110,7 @@ def test_an_input_that_no_launch_reads() -> None:
     for leaves in ([], [x, x], [x.half()], [torch.zeros(5)], [3]):
         unknown = evaluation(ExportedWeights(None, lambda given=leaves: given))  # type: ignore[misc]
         unknown.run(X)
-        with pytest.raises(NotEvaluableError, match="it depends on the input x, which it does not read"):
+        with pytest.raises(NotEvaluableError, match="it depends on the input x, whose values are not known"):
             unknown.value(ValueKey("x"))
 
 
@@ -145,7 +148,7 @@ def test_a_program_that_cannot_be_loaded_is_tried_once(monkeypatch: pytest.Monke
     for _ in range(2):
         evaluated = evaluation(weights)
         evaluated.run(SCALE)
-        with pytest.raises(NotEvaluableError, match=r"does not read; model\.pt2 cannot be loaded: .*lost::op"):
+        with pytest.raises(NotEvaluableError, match=r"are not known; model\.pt2 cannot be loaded: .*lost::op"):
             evaluated.value(ValueKey("scale"))
     assert tries == ["model.pt2"]
 

@@ -149,6 +149,7 @@ REPORTS = (
         (r"aten\.(to\.dtype|_to_copy).* that int32 cannot hold",),
         (),
         BLAMES_TORCH,
+        part="-cast-alike",
     ),
     Report(
         95695,

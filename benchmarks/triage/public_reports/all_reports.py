@@ -9,6 +9,7 @@ from benchmarks.triage.public_reports import (
     contracts,
     custom,
     fields,
+    frozen,
     given,
     healthy,
     hosts,
@@ -45,6 +46,7 @@ _MODULES = (
         hosts,
         magnitudes,
         calls,
+        frozen,
     ),
 )
 REPORTS: dict[str, Report] = {report.name: report for module in _MODULES for report in module.REPORTS}

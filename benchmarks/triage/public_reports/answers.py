@@ -128,6 +128,9 @@ COMMANDS: Mapping[str, Callable[[Report], list[list[str]]]] = {
     "minify": _words("minify", PROGRAM, "--inputs", INPUTS, "--json"),
     "api": lambda report: [["-m", f"{__package__}.call", report.name]],
     "script": lambda report: [["-m", "aoti_debug", "triage", "--json", "-m", f"{__package__}.script", report.name]],
+    "torch_compile": lambda report: [
+        ["-m", "aoti_debug", "triage", "--torch-compile", "--json", "-m", f"{__package__}.script", report.name]
+    ],
 }
 
 
@@ -250,6 +253,7 @@ READERS: Mapping[str, Callable[[list[str], int, float, str], Answer]] = {
     "triage": _triage,
     "compiled": _triage,
     "script": _triage,
+    "torch_compile": _triage,
     "compare": _compare,
     "run": _text(_faulted),
     "memory": _text(lambda text, _: "growth" if re.search(r"^ *growth .*[MG]iB", text, re.MULTILINE) else "clean"),

@@ -40,7 +40,7 @@ def build(name: str, folder: Path) -> None:
     """
     report = REPORTS[name]
     with _in(folder, "build.log"):
-        if report.command in ("api", "script"):
+        if report.command in ("api", "script", "torch_compile"):
             return
         example, program = exported(report)
         torch.save(example.inputs, folder / INPUTS)

@@ -269,8 +269,8 @@ REPORTS = (
         (r"lowering or fusion is likely wrong",),
         part="-rows",
     ),
-    Report(0, "a model under autocast", lambda: _normal(Autocast(), 8, 32), "same", CLEAN, part="-autocast"),
-    Report(0, "complex numbers that are conjugated", _conjugate, "same", CLEAN, part="-conjugate"),
+    Report(0, "a model under autocast", lambda: _normal(Autocast(), 8, 32), "same", CLEAN, part="-under-autocast"),
+    Report(0, "complex numbers that are conjugated", _conjugate, "same", CLEAN, part="-conjugated"),
     Report(
         185517,
         "a number is compared that bfloat16 rounds",
@@ -279,5 +279,7 @@ REPORTS = (
         CHANGED,
         (r"aten\.(sub|gt)|emulate_precision_casts",),
     ),
-    Report(0, "a view is overwritten and returned", lambda: _normal(Views(), 6, 8), "same", CLEAN, part="-views"),
+    Report(
+        0, "a view is overwritten and returned", lambda: _normal(Views(), 6, 8), "same", CLEAN, part="-overwritten-view"
+    ),
 )

@@ -199,6 +199,7 @@ REPORTS = (
         "same",
         ("wrong_value",),
         (r"aten\.add",),
+        part="-calls",
         options=("--calls", "3"),
     ),
     Report(

@@ -65,7 +65,7 @@ class Report:
         configs: settings of Inductor.
         options: more words of the command line.
         drive: what a script does with its package, whose path it is given, and with the example; it returns results.
-            Of the command "script" only.
+            Of the commands "script" and "torch_compile" only.
     """
 
     number: int

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.triage.public_reports import all_reports
 from benchmarks.triage.public_reports.answers import Answer, Place
 from benchmarks.triage.public_reports.judge import Judgement, judge
 from benchmarks.triage.public_reports.report import CLEAN, Example, Report, culprits
@@ -101,3 +102,8 @@ def test_false_alarm() -> None:
 
 def test_sentence_of_the_report() -> None:
     assert judged(replace(REPORT, false=(r"rows\[1\] is",))).wrong
+
+
+def test_no_report_takes_the_name_of_another_one() -> None:
+    titles = [report.title for module in all_reports._MODULES for report in module.REPORTS]
+    assert [report.title for report in all_reports.REPORTS.values()] == titles

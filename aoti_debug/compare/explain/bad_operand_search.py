@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.explain.element_trace import is_elementwise
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
+from aoti_debug.compare.explain.element_trace import MOVES, is_elementwise
 from aoti_debug.compare.explain.operand_source import BadElement, OperandSource
 from aoti_debug.compare.protocol.messages import BadOperand, BadSource, Computed, Operand
 from aoti_debug.package.argument_values import unravel
@@ -31,7 +32,7 @@ _ALONG = frozenset(  # of a table, a dimension and an index
 _ROWS = frozenset({"embedding", "_embedding_bag", "_embedding_bag_forward_only", "embedding_bag"})
 _DIVISIONS = frozenset({"div", "floor_divide", "remainder", "fmod"})
 _OVERFLOWING = ("int32", "int64")  # narrower integers are divided as int32
-_SAME_ORDER = frozenset({"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "clone", "alias"})
+_PICKS = frozenset({"where"})  # moves elements of several arguments, by the first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,14 +218,38 @@ class BadOperandSearch:
         if node.kind is not NodeKind.CALL or key in self._known:
             return None
         value = self.evaluation.values.get(key)
-        if _name(node) in _SAME_ORDER and node.inputs:
-            return self._computed(node.inputs[0], node.name, element)
+        moved = self._moved(node, element)
+        if moved is not None:
+            return self._computed(moved[0], node.name, moved[1])
         if not isinstance(value, torch.Tensor) or not is_elementwise(node):
             return None
         at = unravel(element, tuple(value.shape))
         operands = tuple(operand for item in node.args if (operand := self._operand_at(node, item, at)) is not None)
         dtype = str(value.dtype).removeprefix("torch.")
         return Computed(node.name, node.target, dtype, operands, self._exact(node, at)) if operands else None
+
+    def _moved(self, node: Node, element: int) -> tuple[str, int] | None:
+        """The argument and the element of it that an operator which only moves elements has moved to a place."""
+        import torch
+
+        is_list = bool(node.args) and isinstance(node.args[0], list)
+        written = list(node.args[0] if is_list else node.args[:1])
+        if _name(node) not in MOVES - _PICKS or not all(isinstance(item, dict) and "node" in item for item in written):
+            return None
+        try:
+            args, kwargs = self.evaluation.arguments(node)
+            values: list[torch.Tensor] = args[0] if is_list else args[:1]
+            ends = list(accumulate(value.numel() for value in values))
+            numbers = [
+                torch.arange(end - value.numel(), end, device=value.device).reshape(value.shape)
+                for value, end in zip(values, ends, strict=True)
+            ]
+            result = operator_of(node.target)(numbers if is_list else numbers[0], *args[1:], **kwargs)
+            number = int(result.reshape(-1)[element])
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError, NotEvaluableError):
+            return None
+        which = next((index for index, end in enumerate(ends) if 0 <= number < end), None)
+        return None if which is None else (written[which]["node"], number - ends[which] + values[which].numel())
 
     def _operand_at(self, node: Node, item: Any, at: tuple[int, ...]) -> Operand | None:
         """The element, or the number, of an argument that an element of the result was computed from."""

@@ -69,12 +69,17 @@ def reason(name: str, values: list[float], exact: float) -> str:
 
 def computation(operator: str, operands: tuple[Operand, ...]) -> str:
     """ "ids[3] = 3000 * 1000000"."""
-    return _equation(operator.split(".")[1], operands)
+    name = operator.split(".")[1]
+    return _call_text(name, operands) if operator.endswith("_mode") else _equation(name, operands)  # it rounds
 
 
 def _equation(name: str, operands: tuple[Operand, ...]) -> str:
     if name in _SIGNS and len(operands) == 2:
         return f" {_SIGNS[name]} ".join(_operand(operand) for operand in operands)
+    return _call_text(name, operands)
+
+
+def _call_text(name: str, operands: tuple[Operand, ...]) -> str:
     return f"{name}({', '.join(_operand(operand) for operand in operands)})"
 
 

@@ -133,6 +133,35 @@ def test_the_numbers_that_an_index_was_computed_from() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("moves", "element"),
+    [
+        ((call("at", "aten.gather.default", node("mul"), 1, node("order"), dtype="int64"),), (1, 1)),
+        ((call("at", "aten.slice.Tensor", node("mul"), 1, 1, 2, dtype="int64"),), (1, 1)),
+        ((call("at", "aten.cat.default", [node("order"), node("mul")], 1, dtype="int64"),), (1, 1)),
+        (
+            (
+                call("turned", "aten.permute.default", node("mul"), [1, 0], dtype="int64"),
+                call("at", "aten.index.Tensor", node("turned"), [node("which")], dtype="int64"),
+            ),
+            (1, 1),
+        ),
+    ],
+)
+def test_an_index_that_was_moved_comes_from_what_computed_it(moves: tuple[Node, ...], element: tuple[int, int]) -> None:
+    """As where a gather picks positions that a line before it computed."""
+    start = torch.tensor([[0, 1], [1, 3]])
+    order, which = torch.tensor([[0, 1], [0, 1]]), torch.tensor([1])
+    computing = call("mul", "aten.mul.Tensor", node("start"), 3, dtype="int64")
+    reading = call("read", "aten.index.Tensor", node("table"), [node("at")])
+    table = torch.zeros(9, 5)
+    found = first({"start": start, "table": table, "order": order, "which": which}, computing, *moves, reading)
+    assert found is not None
+    assert found.computed is not None
+    assert (found.name, found.value, found.computed.node) == ("at", 9, "mul")
+    assert found.computed.operands[0] == Operand(name="start", index=element, value="3")
+
+
 def test_what_overflowed() -> None:
     found = first(
         {"table": TABLE, "ids": torch.tensor([3000], dtype=torch.int32)},

@@ -293,6 +293,9 @@ def test_a_boolean_operand_is_no_number() -> None:
         Operand(name="", index=(), value="0"),
     )
     assert computation("aten.where.self", operands) == "where(ne[2] = True, index[2] = -5, 0)"
+    halved = (Operand(name="n", index=(1,), value="129"), Operand(name="", value="2"))
+    assert computation("aten.div.Tensor_mode", halved) == "div(n[1] = 129, 2)"  # 64: it rounds
+    assert computation("aten.div.Tensor", halved) == "n[1] = 129 / 2"
 
 
 OUTSIDE = Finding(FAULT, "RuntimeError: Expected u0 < s27", evidence=("it happened between launches",))

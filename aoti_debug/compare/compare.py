@@ -337,10 +337,13 @@ class _Session:
     def _check_program(self, built: BuildSummary) -> None:
         options = self._options
         if built.program_difference:
+            words = ("aoti-debug", "triage", str(options.model), "--exported", str(options.exported))
+            triage = shlex.join(words)
             raise ArtifactError(
                 f"{options.model} was not compiled from {options.exported} as it is lowered here: "
                 f"{built.program_difference}",
-                hint="pass its own program, and with --inductor-config the settings that it was compiled with",
+                hint="pass its own program, and with --inductor-config the settings that it was compiled with; "
+                f"{triage} compares what the package returns",
             )
 
     def _again(self, run: RunDir) -> RunDir:

@@ -59,6 +59,7 @@ def test_a_package_that_was_lowered_wrongly(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="with another source in the program") as caught:
         compare(options)
     assert "--inductor-config" in caught.value.hint
+    assert f"aoti-debug triage {package} --exported {tmp_path / 'model.pt2'}" in caught.value.hint
     wrong = compare(CompareOptions(**(vars(options) | {"inductor_configs": fault}))).first_wrong
     assert wrong is not None
     assert (wrong.launch.id, wrong.suspects[0].operator) == ("0.1", "aten.relu.default")

@@ -50,7 +50,8 @@ from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, Thread
 from aoti_debug.triage.investigation import core_launch
 from aoti_debug.views.profile import model_profile as profile_document
 from aoti_debug.views.profile.roofline import Peaks
-from aoti_debug.views.profile.text import profile_lines, slices, trace_text
+from aoti_debug.views.profile.text import profile_lines
+from aoti_debug.views.profile.trace import slices, trace_text
 from tests import archives, crashed_run, factories
 from tests.core_files import Mapped, Memory, SmallCore
 from tests.factories import JournalWriter, arg, make_manifest, records_of, site, tensor

@@ -18,7 +18,8 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.profile.device_calls import DeviceCall, device_calls, measured_calls
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.roofline import Peaks
-from aoti_debug.views.profile.text import profile_lines, slices, trace_text
+from aoti_debug.views.profile.text import profile_lines
+from aoti_debug.views.profile.trace import slices, trace_text
 from tests import factories
 from tests.factories import JournalWriter, tensor
 from tests.schema import DOCS, problems

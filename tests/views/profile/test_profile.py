@@ -15,7 +15,8 @@ from aoti_debug.compare.modules import TimeShare
 from aoti_debug.views.profile.model_profile import ModelProfile, document
 from aoti_debug.views.profile.profile import RunCalls, calls_of, times_of
 from aoti_debug.views.profile.roofline import Bound, Peaks
-from aoti_debug.views.profile.text import profile_lines, profile_lines_by_module, slices, trace_text
+from aoti_debug.views.profile.text import profile_lines, profile_lines_by_module
+from aoti_debug.views.profile.trace import slices, trace_text
 from tests.schema import DOCS, problems
 from tests.views.profile import measured
 from tests.views.profile.measured import profile_of

@@ -18,7 +18,8 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.modules import PartedBy
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.profile import CALLS, WARM_UP, ProfileOptions, profile
-from aoti_debug.views.profile.text import profile_lines, profile_lines_by_module, slices, trace_text
+from aoti_debug.views.profile.text import profile_lines, profile_lines_by_module
+from aoti_debug.views.profile.trace import slices, trace_text
 
 LIMIT = 40  # rows
 

@@ -10,7 +10,7 @@ from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.protocol.measurement import LARGEST, LEAST, Advance, Element, Measurement, StateChange
+from aoti_debug.compare.protocol.measurement import LARGEST, LEAST, OF_ZERO, Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
@@ -384,7 +384,9 @@ def _metric(row: Row) -> str:
 
 
 def short(value: float) -> str:
-    """An error with two digits; "NaN/Inf" for LARGEST, which stands for numbers that are not finite alike."""
+    """An error with two digits; "inf" of what should be zero, "NaN/Inf" for LARGEST, of what is not finite alike."""
     if value >= LARGEST:
         return "NaN/Inf"
+    if value >= OF_ZERO:
+        return "inf"
     return f"{value:.2g}" if value else "0"

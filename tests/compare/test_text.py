@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.text import eager_notes, output_text, state_lines, wrong_lines
+from aoti_debug.compare.text import eager_notes, output_text, short, state_lines, wrong_lines
 from aoti_debug.package.manifest import ModelLine
 from tests.views.report.subjects import comparison_of, run
 
@@ -85,3 +85,7 @@ def test_a_model_line_is_printed_once_for_the_operators_that_come_from_it(tmp_pa
         "model line unknown",
         "model line unknown",
     ]
+
+
+def test_an_error_of_what_should_be_zero_has_no_digits() -> None:
+    assert [short(error) for error in (0.0, 0.0125, 2.83e299, 1e300)] == ["0", "0.013", "inf", "NaN/Inf"]

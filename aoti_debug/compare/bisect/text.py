@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from aoti_debug.base import wording
@@ -112,7 +113,8 @@ def settings_document(found: SettingsBisection) -> dict[str, Any]:
 def _outputs(found: Bisection) -> list[str]:
     if not found.outputs.before:
         return []
-    lines = outputs_lines(found.outputs, "the good package")
+    replaced = found.outputs if found.culprits else replace(found.outputs, after=())  # no result was replaced
+    lines = outputs_lines(replaced, "the good package")
     return ["", *lines, ""] if found.culprits else [*lines, ""]
 
 

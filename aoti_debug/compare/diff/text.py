@@ -19,6 +19,7 @@ from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.diff.pairs import PairedBy, PairRelation
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.compare.modules import fused_note
+from aoti_debug.compare.protocol.measurement import OF_ZERO
 from aoti_debug.package import recording_settings
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.runs.rundir.launch import Launch
@@ -261,9 +262,13 @@ def errors_text(difference: TensorDifference) -> str:
     first, second = difference.errors
     if first is None or second is None:
         return ""
-    sizes = f"a {first.relative:.3g} and b {second.relative:.3g} from float64"
+    sizes = f"a {_relative(first.relative)} and b {_relative(second.relative)} from float64"
     shares = f"at most {first.share:.3g} and {second.share:.3g} times what rounding explains"
     return f"{sizes}, {shares}" + (f": {difference.nearer} is nearer" if difference.nearer else "")
+
+
+def _relative(error: float) -> str:
+    return "inf" if error >= OF_ZERO else f"{error:.3g}"
 
 
 def explanation_text(explanation: DiffExplanation) -> str:

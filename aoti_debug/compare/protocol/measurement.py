@@ -8,6 +8,7 @@ from aoti_debug.base.frozen import dataclass
 
 LARGEST = 1e300  # stands for any larger number
 SMALLEST = 1e-300  # a divisor in place of zero
+OF_ZERO = 1e200  # a relative error as large is of something that should be zero
 EXPLAINED = 0.5  # the part of an error that a cause has to make up; where numbers cancel, float64 rounds, too
 LEAST = 1e-6  # a relative difference of two evaluations in float64; rounding makes far less
 

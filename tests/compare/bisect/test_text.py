@@ -115,3 +115,12 @@ def test_earlier_builds_and_the_change_that_fixes() -> None:
         "          --inductor-config b=1",
         "  what    the vector width, the pass c; 3 builds",
     ]
+
+
+@pytest.mark.parametrize(("culprits", "after"), [((0,), "0.5"), ((), "-")])
+def test_an_error_after_a_replacement_is_that_of_one_that_was_made(
+    tmp_path: Path, culprits: tuple[int, ...], after: str
+) -> None:
+    lines = bisection_lines(found(tmp_path, Outputs((WRONG,), (WRONG,)), culprits, between=1))
+    (row,) = [line for line in lines if line.startswith("output 0, float32")]
+    assert row.split()[-2:] == ["0.5", after]

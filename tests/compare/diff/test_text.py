@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aoti_debug.compare.diff.diff_runs import diff_runs
-from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.difference import Diff, SideError, TensorDifference
 from aoti_debug.compare.diff.document import document
-from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines
+from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines, errors_text
 from tests import schema
 from tests.compare.chains import chain
 
@@ -58,3 +59,10 @@ def test_the_document_is_as_its_schema_says(wrong: int, step: int, tmp_path: Pat
     assert data["same"] == (wrong < 0)
     assert data["first"] == (None if wrong < 0 else f"0.{wrong}")
     assert [item["outcome"] for item in data["differences"][:1]] == (["parts"] if wrong >= 0 else [])
+
+
+def test_errors_of_a_side_and_of_one_that_should_be_zero() -> None:
+    errors = (SideError(2.83e299, 0.5, 1.0), SideError(3.1e-8, 1e-7, 0.12))
+    pair: Any = None
+    said = errors_text(TensorDifference(pair, None, errors=errors))
+    assert said == "a inf and b 3.1e-08 from float64, at most 1 and 0.12 times what rounding explains: b is nearer"

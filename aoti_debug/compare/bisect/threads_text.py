@@ -211,11 +211,12 @@ def fault_line(found: ThreadedCalls) -> str:
 
 
 def _suspects(launches: Sequence[Launch], record: ThreadsRecord) -> str:
-    """ "launch 0.7 is of thread 0, 3.2 of thread 2"; "" of none, or where a thread is none of the plan."""
+    """ "launch 0.7 cpp_fused_0 is of thread 0, 3.2 mine::op of thread 2"; "" if a thread is none of the plan."""
     threads = [record.thread_number(launch.thread) for launch in launches]
     if not launches or None in threads:
         return ""
-    words = [f"{launch.id} of thread {thread}" for launch, thread in zip(launches, threads, strict=True)]
+    pairs = zip(launches, threads, strict=True)
+    words = [f"{launch.id} {launch.kernel} of thread {thread}" for launch, thread in pairs]
     return f"launch {words[0].replace(' of ', ' is of ', 1)}" + "".join(f", {word}" for word in words[1:])
 
 

@@ -95,15 +95,16 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
             index = None if access is None else access.index
             located = with_changed_inputs(investigation, located, flow, launch, "" if index is None else index.argument)
     if located.contradicted_by and not located.confirmed_by:  # an earlier launch may have damaged its memory
-        of_cpu = (_OF_CPU,) if suspicion.run.info.exit.signal == "SIGILL" else ()
         further = deeper(investigation.options, run.manifest)
-        located = replace(located, possible=(*located.possible, *of_cpu), next=(*located.next, *further))
+        located = replace(located, next=(*located.next, *further))
+    if suspicion.run.info.exit.signal == "SIGILL":
+        elsewhere = "" if located.confirmed_by else ": what is compiled here of the same source does not stop there"
+        of_cpu = f"{_OF_CPU}{elsewhere}"
+        located = replace(located, possible=(of_cpu, *located.possible))
     return Outcome(located, run)
 
 
-_OF_CPU = (
-    "the package may have been compiled for another CPU: what is compiled here of the same source does not stop there"
-)
+_OF_CPU = "the package may have been compiled for another CPU, with instructions that this one does not have"
 
 
 def _of_own_operators(investigation: Investigation, finding: Finding, run: RunDir) -> Outcome:

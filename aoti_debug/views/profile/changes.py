@@ -98,6 +98,9 @@ class Change:
         return self.new_seconds / self.old_seconds if self.old_seconds else 1.0
 
 
+_NOTABLE = 0.05  # of a call
+
+
 @dataclass(frozen=True)
 class Changes:
     """A model against an older one.
@@ -190,7 +193,8 @@ def change_lines(changes: Changes, one: str, width: int) -> list[str]:
     lines.append(f"{wording.pluralize(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
     for side, alone in (("new", _alone(changes, "new")), ("old", _alone(changes, "old"))):
         if alone:
-            lines.append(f"only in the {side} model: {wording.join_truncated(alone, _MAX_LAUNCHES)}")
+            listed = [f"{kernel} ({wording.duration(seconds)})" for kernel, seconds in alone]
+            lines.append(f"only in the {side} model: {wording.join_truncated(listed, _MAX_LAUNCHES)}")
     return lines
 
 
@@ -203,12 +207,21 @@ def _sentence(changes: Changes) -> str:
         if count
     ]
     said = " and ".join(found) or "no launch that both have is certain to have changed"
-    alone = [
-        f"{wording.pluralize(count, 'launch')} only in the {side} one"
-        for side in ("new", "old")
-        if (count := len(_alone(changes, side)))
-    ]
-    return "; ".join([said, *alone])
+    return "; ".join([said, *_alone_text(changes, "new"), *_alone_text(changes, "old")])
+
+
+def _alone_text(changes: Changes, side: str) -> list[str]:
+    """ "2 launches only in the new one, the longest mine::op.default: 3.91 ms of 4.52 ms"; none without any."""
+    found = _alone(changes, side)
+    if not found:
+        return []
+    call = min(changes.call.new if side == "new" else changes.call.old)
+    text = f"{wording.pluralize(len(found), 'launch')} only in the {side} one"
+    if side == "old" or found[0][1] < _NOTABLE * call:
+        return [text]
+    kernel, seconds = found[0]
+    longest = ", the longest" if len(found) > 1 else ","
+    return [f"{text}{longest} {kernel}: {wording.duration(seconds)} of {wording.duration(call)}"]
 
 
 def _row(change: Change, one: str) -> list[str | terminal_cells.Cell]:
@@ -230,13 +243,14 @@ def _provenance(change: Change) -> Provenance | None:
     return change.group.new[0].provenance if change.group is not None and change.group.new else None
 
 
-def _alone(changes: Changes, side: str) -> list[str]:
+def _alone(changes: Changes, side: str) -> list[tuple[str, float]]:
+    """The kernels that only one model launches, with their least seconds, the longest first."""
     found = []
     for change in changes.unpaired:
         assert change.group is not None
         sites, seconds = (change.group.new, change.new) if side == "new" else (change.group.old, change.old)
-        found += [f"{site.kernel} ({wording.duration(min(seconds))})" for site in sites]
-    return found
+        found += [(site.kernel, min(seconds)) for site in sites]
+    return sorted(found, key=lambda one: -one[1])
 
 
 def _kernels(sites: Sequence[Site]) -> str:

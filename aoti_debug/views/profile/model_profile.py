@@ -16,6 +16,7 @@ from typing import Any
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.modules import LaunchTimes, SiteTime, TimeShare, modules_at, time_shares
 from aoti_debug.package.manifest import Site
+from aoti_debug.repro.operators import is_of_torch
 from aoti_debug.runs.rundir.launch import Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.profile.changes import Change, Changes
@@ -236,6 +237,8 @@ def site_profiles(
 def hint(site: SiteProfile) -> str:
     """A way to make the launches of a site faster; "" if nothing is known."""
     placement = site.placement
+    if "::" in site.site.op and not is_of_torch(site.site.op):
+        return "an operator of your own: what it does inside is not counted"
     if placement is None:
         return ""
     if placement.bound is Bound.LAUNCH:

@@ -167,10 +167,10 @@ class TestCalls:
         line = fault_line(found)
         assert line.endswith("the model was called from 2 threads; the same 4 calls alone ended well")
         if found.result.verdict.launch is None:
-            assert re.match(r"launch \d\.\d is of thread [01], \d\.\d of thread [01]; ", line)
+            assert re.match(r"launch \d\.\d \S+ is of thread [01], \d\.\d \S+ of thread [01]; ", line)
         else:
             assert re.match(
-                r"launch \d\.\d is of thread [01]; (\d\.\d \S+ of thread [01].* ran beside it; )?the model", line
+                r"launch \d\.\d \S+ is of thread [01]; (\d\.\d \S+ of thread [01].* ran beside it; )?the model", line
             )
         assert threads_lines(found) == []
 

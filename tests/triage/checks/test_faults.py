@@ -309,7 +309,8 @@ _SHOWN = replace(_QUIET, confirmed_by=("native: SIGSEGV",))
     [
         (_QUIET, False, "SIGSEGV", ("aoti-debug triage model.pt2 --guards",), False),
         (_QUIET, True, "SIGILL", (), True),
-        (_SHOWN, False, "SIGILL", (), False),
+        (_SHOWN, False, "SIGILL", (), True),
+        (_SHOWN, False, "SIGSEGV", (), False),
     ],
 )
 def test_a_fault_that_its_replay_contradicts_names_the_triage_that_looks_for_damage(
@@ -336,6 +337,7 @@ def test_a_fault_that_its_replay_contradicts_names_the_triage_that_looks_for_dam
     found = faults._confirm_fault(investigation, suspicion).finding
     assert found.next == ("python repro.py", *further)
     assert [" may have been compiled for another CPU" in said for said in found.possible] == [True] * of_cpu
+    assert [said.endswith("does not stop there") for said in found.possible] == [not replayed.confirmed_by] * of_cpu
 
 
 OWN_OPERATORS = factories.make_manifest(

@@ -108,7 +108,8 @@ def test_launches_of_one_model_only_are_named_and_not_judged() -> None:
     assert found.launches == ()
     assert {change.verdict for change in found.unpaired} == {ChangeVerdict.UNCHANGED}
     lines = change_lines(found, "call", UNLIMITED)
-    counted = "1 launch only in the new one; 1 launch only in the old one"
+    longest = "1 launch only in the new one, cpp_fused_relu_0: 20.0 µs of 30.0 µs"
+    counted = f"{longest}; 1 launch only in the old one"
     said = f"no launch that both have is certain to have changed; {counted}"
     assert lines[0] == f"against old.pt2, in {ROUNDS} rounds: {said}"
     assert any(line.startswith("not certain ") for line in lines)
@@ -116,6 +117,17 @@ def test_launches_of_one_model_only_are_named_and_not_judged() -> None:
         "only in the new model: cpp_fused_relu_0 (20.0 µs)",
         "only in the old model: cpp_fused_relu_0 (20.0 µs)",
     ]
+
+
+def test_of_launches_of_the_new_model_alone_the_longest_is_told() -> None:
+    others = [replace(NAMES, id=7, kernel="mine::op.default"), replace(NAMES, id=8, kernel="small")]
+    alone = [SiteGroup((), (one,)) for one in others]
+    new = (MeasuredCall(0, 30_000, {7: 9_000, 8: 100}, {7: 1, 8: 1}),)
+    lines = change_lines(find_changes(Path("old.pt2"), alone, [(new, new)] * ROUNDS), "call", UNLIMITED)
+    assert lines[0].endswith("2 launches only in the new one, the longest mine::op.default: 9.0 µs of 30.0 µs")
+    assert lines[-1] == "only in the new model: mine::op.default (9.0 µs), small (0.1 µs)"
+    few = change_lines(find_changes(Path("old.pt2"), alone[1:], [(new, new)] * ROUNDS), "call", UNLIMITED)
+    assert few[0].endswith("1 launch only in the new one")
 
 
 def test_equal_packages_pair_site_by_site(tmp_path: Path) -> None:

@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare.modules import TimeShare
-from aoti_debug.views.profile.model_profile import ModelProfile, document
+from aoti_debug.views.profile.model_profile import ModelProfile, document, hint
 from aoti_debug.views.profile.profile import RunCalls, calls_of, times_of
 from aoti_debug.views.profile.roofline import Bound, Peaks
 from aoti_debug.views.profile.text import profile_lines, profile_lines_by_module
@@ -144,3 +146,9 @@ def test_the_host_waits_for_a_gpu(profile: ModelProfile) -> None:
     on_gpu = replace(profile, run=replace(profile.run, manifest=replace(profile.run.manifest, device="cuda")))
     assert document(on_gpu)["clock"] == "waited"
     assert "the host waited for the GPU at every launch" in "\n".join(profile_lines(on_gpu, None, UNLIMITED))
+
+
+@pytest.mark.parametrize(("operator", "is_own"), [("mine::op.default", True), ("aten::addmm.out", False), ("", False)])
+def test_an_operator_of_the_users_own_gets_no_hint_on_memory(operator: str, is_own: bool) -> None:
+    site: Any = SimpleNamespace(placement=None, site=SimpleNamespace(op=operator))
+    assert hint(site).startswith("an operator of your own") == is_own

@@ -64,6 +64,7 @@ class BuildTrial:
         device: "cpu" or "cuda".
         equality: what is not eager's, bit for bit; None if that was not asked, or is not known.
         seconds: the time that it took.
+        not_compared: of the baseline, what matters and was not compared, each with the reason.
     """
 
     name: str
@@ -76,6 +77,7 @@ class BuildTrial:
     device: str = "cpu"
     equality: Equality | None = None
     seconds: float = 0.0
+    not_compared: tuple[str, ...] = ()
 
     @property
     def is_right(self) -> bool:
@@ -247,7 +249,8 @@ class TrialBuilds:
         found = self._observe(found, comparison)
         if is_first:
             met = json_data.parse(Applied, log.read_bytes())
-            return replace(found, applied=met, suspects=tuple(_suspected(comparison)))
+            suspected, left = tuple(_suspected(comparison)), tuple(comparison.not_compared)
+            return replace(found, applied=met, suspects=suspected, not_compared=left)
         shutil.rmtree(comparison.directory, ignore_errors=True)
         return found
 

@@ -14,6 +14,7 @@ from aoti_debug.compare.diff.text import element_text
 from aoti_debug.compare.what_if.what_if import Recovery, outputs_document, outputs_lines
 
 FORMAT = 1
+_MAX_NOT_COMPARED = 4
 _MAX_CULPRITS = 8  # culprits that are listed
 _PAIRED = {
     PairedBy.LAUNCH: "launch by launch",
@@ -152,7 +153,9 @@ def settings_lines(found: SettingsBisection) -> list[str]:
         lines += [f"note: the first {wording.pluralize(found.known, 'build')} had been made before", ""]
     builds = wording.pluralize(len(found.trials), "build")
     if found.trials[0].is_right:
-        return [*lines, f"NOTHING WRONG in the baseline; {builds}"]
+        left = wording.join_truncated(found.trials[0].not_compared, _MAX_NOT_COMPARED)
+        reached = f" as far as compared; not compared: {left}" if left else ""
+        return [*lines, f"NOTHING WRONG in the baseline{reached}; {builds}"]
     if found.ended_after is not None:
         return [*lines, *_unfinished_lines(found, builds)]
     if not found.changes:

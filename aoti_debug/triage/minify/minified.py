@@ -116,9 +116,10 @@ def minified_lines(found: Minified) -> list[str]:
     if found.earlier:
         lines.append(f"note: the first {wording.pluralize(found.earlier, 'script')} had been run before")
     if found.is_clean:
+        reached = f" as far as compared: {found.finding.what}" if found.finding.kind == findings.INCOMPLETE else ""
         return [
             *lines,
-            "NOTHING WRONG in the baseline",
+            f"NOTHING WRONG in the baseline{reached}",
             "hint: pass the inputs, settings and --import that it is wrong with",
         ]
     where = found.finding.where

@@ -124,3 +124,17 @@ def test_an_error_after_a_replacement_is_that_of_one_that_was_made(
     lines = bisection_lines(found(tmp_path, Outputs((WRONG,), (WRONG,)), culprits, between=1))
     (row,) = [line for line in lines if line.startswith("output 0, float32")]
     assert row.split()[-2:] == ["0.5", after]
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ((), "NOTHING WRONG in the baseline; 1 build"),
+        (
+            ("flex_attention",),
+            "NOTHING WRONG in the baseline as far as compared; not compared: flex_attention; 1 build",
+        ),
+    ],
+)
+def test_a_baseline_in_which_nothing_is_wrong(left: tuple[str, ...], said: str) -> None:
+    assert settings_lines(SettingsBisection((BuildTrial(name="baseline", not_compared=left),), 0)) == [said]

@@ -15,7 +15,7 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.compare.outcome import WRONG_VALUE
 from aoti_debug.runs.diagnosis import findings
-from aoti_debug.runs.diagnosis.findings import CLEAN, Finding, Place
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, Place
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.minify.minified import minified_lines
@@ -146,12 +146,21 @@ def test_what_does_not_show_itself_every_time(
         assert "range(20)" in found.smallest.script.read_text()
 
 
-def test_a_program_without_a_finding(options: MinifyOptions, triaged: Path) -> None:
-    know(options, Finding(CLEAN, "no fault"), triaged)
+@pytest.mark.parametrize(
+    ("kind", "code", "said"),
+    [
+        (CLEAN, 0, "NOTHING WRONG in the baseline"),
+        (INCOMPLETE, 8, "NOTHING WRONG in the baseline as far as compared: no fault"),
+    ],
+)
+def test_a_program_without_a_finding(
+    options: MinifyOptions, triaged: Path, kind: FindingKind, code: int, said: str
+) -> None:
+    know(options, Finding(kind, "no fault"), triaged)
     ((key, value),) = CONFIGS.items()
     words = ["minify", str(options.program), "--out", str(options.out), "--inductor-config", f"{key}={value}"]
     result = CliRunner().invoke(group, words)
-    assert (result.exit_code, result.stdout.splitlines()[1]) == (0, "NOTHING WRONG in the baseline")
+    assert (result.exit_code, result.stdout.splitlines()[1]) == (code, said)
 
 
 def test_bad_input(options: MinifyOptions, wrong: Wrong, tmp_path: Path) -> None:

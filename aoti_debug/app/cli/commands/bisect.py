@@ -60,7 +60,7 @@ def command(
     With --settings, the program is built with changes, and compared as by `aoti-debug compare`, until some fix it:
     what --inductor-config asks for is left out, usual suspects are changed, lowerings, decompositions and passes are
     left out. Of those that fix it together, the smallest set is searched. If it is interrupted, or --time-limit is over
-    (exit code 8), the same command resumes it.
+    (exit code 8), the same command resumes it. The exit code is 8, too, if nothing is wrong and not all was compared.
     """
     if settings:
         if bad is not None:
@@ -80,8 +80,10 @@ def command(
             print_json(settings_document(cause))
         else:
             print_lines(["", *settings_lines(cause)])
-        is_over = cause.ended_after is None
-        context.exit(EXIT_CLEAN if cause.trials[0].is_right else EXIT_FINDING if is_over else EXIT_INCOMPLETE)
+        baseline = cause.trials[0]
+        if baseline.is_right:
+            context.exit(EXIT_INCOMPLETE if baseline.not_compared else EXIT_CLEAN)
+        context.exit(EXIT_FINDING if cause.ended_after is None else EXIT_INCOMPLETE)
     if bad is None:
         raise UsageError(
             "a second package is missing", hint=f"name the wrong one, too, or: {options.again_with('--settings')}"

@@ -11,7 +11,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
+from aoti_debug.base.errors import EXIT_FINDING, EXIT_UNCONFIRMED
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
@@ -54,7 +54,7 @@ def command(
     the modules of --import, and nothing of aoti-debug; it prints one line and ends with exit code 1 if it shows the
     fault. A triage of that part has to confirm the finding; if it does not, the next larger part is tried, four in
     all. If the search is interrupted, the same command resumes it. Exit code 1: there is a finding, and a script that
-    is confirmed; 7: there is a finding, and no such script.
+    is confirmed; 7: there is a finding, and no such script; 8: nothing is wrong, and not all was compared.
     """
     chosen = MinifyOptions(
         program=program,
@@ -73,7 +73,9 @@ def command(
         print_json(document(found))
     else:
         print_lines(["", *minified_lines(_with_short_path(found))])
-    context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING if found.is_confirmed else EXIT_UNCONFIRMED)
+    if found.is_clean:
+        context.exit(found.finding.kind.exit_code)
+    context.exit(EXIT_FINDING if found.is_confirmed else EXIT_UNCONFIRMED)
 
 
 def _with_short_path(found: Minified) -> Minified:

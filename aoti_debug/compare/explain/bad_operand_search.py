@@ -246,7 +246,7 @@ class BadOperandSearch:
             ]
             result = operator_of(node.target)(numbers if is_list else numbers[0], *args[1:], **kwargs)
             number = int(result.reshape(-1)[element])
-        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError, NotEvaluableError):
+        except (RuntimeError, TypeError, ValueError, IndexError, KeyError, NotEvaluableError):
             return None
         which = next((index for index, end in enumerate(ends) if 0 <= number < end), None)
         return None if which is None else (written[which]["node"], number - ends[which] + values[which].numel())

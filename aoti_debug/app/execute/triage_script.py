@@ -17,6 +17,7 @@ from aoti_debug.app.execute.unseen import (
     frozen_text,
     is_of_own_operator,
     unseen_of,
+    with_direction,
     with_earlier,
     with_unseen,
     with_what_was_seen,
@@ -146,7 +147,7 @@ def triage_failed_call(
         found = recorded(options, None, command, lambda *_: seen)
     finding = found.finding if failed.packages == 1 or found.finding.package else _of_call(found.finding, failed)
     finding = _with_caught(_with_other_packages(finding, failed.others, looked_into), failed)
-    finding = with_unseen(finding, unseen)
+    finding = with_unseen(with_direction(finding, failed), unseen)
     record = replace(found.record, finding=finding, steps=tuple(steps))
     triage_directory.write(found.path, record)
     return replace(found, record=record)

@@ -168,6 +168,19 @@ def _first_of_its_thread(failed: FailedCall, call: str) -> str:
     return f"{call} was the first one of its thread: those before it were made by other threads"
 
 
+def with_direction(finding: Finding, failed: FailedCall) -> Finding:
+    """A fault in the backward graph of `torch.compile`, which says so: its model lines are of the forward pass."""
+    package = failed.package.resolve()
+    folder = package.parent.parent
+    if not finding.kind.is_fault or not (folder / GRAPHS).is_file():
+        return finding
+    graph = next((one for one in cached_build.read_graphs(folder) if one.name == package.parent.name), None)
+    if graph is None or graph.kind != "backward":
+        return finding
+    lines = "the model line is the one whose gradient the launch computes"
+    return replace(finding, what=f"in the backward pass: {finding.what}", evidence=(*finding.evidence, lines))
+
+
 def call_text(failed: FailedCall) -> str:
     """ "call 3", "the last call"."""
     return "the last call" if failed.number is None else f"call {failed.number}"

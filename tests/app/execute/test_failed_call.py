@@ -30,7 +30,7 @@ from aoti_debug.app.execute.failed_call import (
 )
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
-from aoti_debug.app.execute.unseen import unseen_of, with_earlier, with_unseen, with_what_was_seen
+from aoti_debug.app.execute.unseen import unseen_of, with_direction, with_earlier, with_unseen, with_what_was_seen
 from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, GraphEntry
 from aoti_debug.base.errors import AotiDebugError, ArtifactError
 from aoti_debug.base.machine.files import json_data
@@ -680,6 +680,25 @@ def test_what_a_clean_triage_of_one_call_leaves_open(tmp_path: Path) -> None:
     fault = Finding(FAULT, "it crashed")
     assert with_unseen(fault, left) == fault
     assert unseen_of(replace(executed, exit_code=0), called, SCRIPT).parts == left.parts[1:]
+
+
+@pytest.mark.parametrize(("graph", "is_said"), [("graph0", False), ("graph1", True), ("graph7", False)])
+def test_a_fault_in_a_backward_graph_says_so(tmp_path: Path, graph: str, is_said: bool) -> None:
+    run = ended(tmp_path / "of_a", in_a_launch, signal="SIGSEGV").run
+    package = tmp_path / "compiled" / graph / "package.pt2"
+    package.parent.mkdir(parents=True)
+    compiled = CompilationDirectory(tmp_path / "compiled")
+    compiled.add(GraphEntry("graph0", "forward", "m.py:1 in f"))
+    compiled.add(GraphEntry("graph1", "backward", "m.py:2 in f"))
+    package.touch()
+    link = tmp_path / "package-1.pt2"
+    link.symlink_to(package)
+    found = with_direction(CRASHED, FailedCall(run, link, 1, None, ""))
+    assert found.what == ("in the backward pass: " if is_said else "") + CRASHED.what
+    assert len(found.evidence) == len(CRASHED.evidence) + is_said
+    clean = Finding(CLEAN, "1 launch")
+    assert with_direction(clean, FailedCall(run, link, 1, None, "")) == clean
+    assert with_direction(CRASHED, FailedCall(run, tmp_path / "model.pt2", 1, None, "")) == CRASHED
 
 
 @pytest.mark.parametrize(

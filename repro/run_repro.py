@@ -13,10 +13,9 @@ from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.base.machine.processes.child_process import FinishedProcess
+from aoti_debug.base.machine.processes.python_process import PythonCommand
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import KernelCompilation, Kind
 from aoti_debug.repro.templates.accesses import CodeLine, LoadedIndex

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.kernels import (
+from aoti_debug.instrument.wrapper.launches.kernels import (
     HELPERS_MODULE,
     Definition,
     attributes_of,

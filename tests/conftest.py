@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.runs.run.protocol import PRELOADED

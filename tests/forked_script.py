@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import python_process
+from aoti_debug.base.machine.processes.python_process import PythonCommand
 
 
 def run(script: Path, *arguments: Path, variables: Mapping[str, str] | None = None) -> None:

@@ -15,8 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from aoti_debug.base.machine.fork_server import server
-from aoti_debug.base.machine.processes import tied_process
+from aoti_debug.base.machine.processes import fork_server, tied_process
 from aoti_debug.base.machine.processes.child_process import Child
 from tests import quick_exit
 
@@ -68,13 +67,13 @@ def main() -> None:
     parent, number, modules = sys.argv[1:]
     tied_process.end_with(int(parent))
     environment = dict(os.environ)
-    server.import_modules(modules.split(","))
+    fork_server.import_modules(modules.split(","))
     _note_files_of_modules()
     channel = _forked_for_a_connection(socket.socket(fileno=int(number)))
-    command = None if channel is None else server.Server(channel, environment).serve()
+    command = None if channel is None else fork_server.Server(channel, environment).serve()
     if command is None:
         quick_exit.leave()
-    server.execute(command)
+    fork_server.execute(command)
 
 
 def _note_files_of_modules() -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.client import ForkServer
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
+from aoti_debug.base.machine.processes.fork_client import ForkServer
+from aoti_debug.base.machine.processes.python_process import PythonCommand
 from tests import shared_imports
 from tests.shell_children import is_dead
 

@@ -23,7 +23,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare import stored_comparison

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
+from aoti_debug.base.machine.processes.python_process import DESCRIPTOR, PythonCommand
 from aoti_debug.compare.protocol import measurement
 from aoti_debug.compare.protocol.messages import (
     BadOperand,

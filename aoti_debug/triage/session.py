@@ -13,7 +13,7 @@ from aoti_debug.base.errors import ArtifactError, InputMismatch, ToolchainError,
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_torch, installed_versions
 from aoti_debug.base.machine.files import stamped_directories
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import OutOfTime, Step, StepListener, Steps, time_limit
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.outcome import incomplete_text
@@ -35,14 +35,7 @@ from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_w
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import buffers, faults, nonfinite, races, wrong_value
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.investigation.investigation import (
-    Check,
-    Investigation,
-    Outcome,
-    SoFar,
-    Suspicion,
-    deeper,
-)
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, SoFar, Suspicion, deeper
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir

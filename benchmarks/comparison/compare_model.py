@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.runs.run.protocol import PRELOADED
 from benchmarks import checkout

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.compare.bisect.bisect import BisectOptions, bisect_packages
 from aoti_debug.compare.what_if.what_if import Recovery
 from aoti_debug.instrument.frontend.exported_program import WORKER

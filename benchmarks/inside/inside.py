@@ -27,8 +27,8 @@ import torch
 from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import python_process
+from aoti_debug.base.machine.processes.python_process import PythonCommand
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.package.manifest import Form, Manifest

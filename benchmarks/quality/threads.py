@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.threaded_calls import (
     ThreadSession,

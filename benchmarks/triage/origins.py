@@ -30,7 +30,7 @@ from pathlib import Path
 import torch
 
 from aoti_debug.app.cli import main
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.runs.run.protocol import PRELOADED
 from benchmarks import checkout

@@ -30,7 +30,7 @@ from typing import Any
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.errors import EXIT_INCOMPLETE
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.runs.run.protocol import PRELOADED
 
 HERE = Path(__file__).parent

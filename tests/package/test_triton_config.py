@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.instrument.wrapper.callees.kernels import functions, triton_kernels
+from aoti_debug.instrument.wrapper.launches.kernels import functions, triton_kernels
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import ConfigOrigin, Kernel
 from aoti_debug.package.triton_config import (

@@ -11,7 +11,7 @@ import pytest
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.compiler import find_torch
 from aoti_debug.instrument.builder import compare_kernels
-from aoti_debug.instrument.wrapper.callees.kernels import Definition, free_names, helper_definitions
+from aoti_debug.instrument.wrapper.launches.kernels import Definition, free_names, helper_definitions
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.repro.triton_source import specialisation, standalone_source, top_level_names
 from tests.repro.inductor_sources import IMPORTS, helpers

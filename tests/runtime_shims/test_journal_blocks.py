@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import python_process
+from aoti_debug.base.machine.processes.python_process import PythonCommand
 from tests.paths import ROOT
 from tests.runtime_shims import journal_decoder
 from tests.runtime_shims.journal_decoder import Journal

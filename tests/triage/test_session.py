@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from aoti_debug.base.machine.compiler import find_torch
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import OutOfTime, Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import compare_kernels

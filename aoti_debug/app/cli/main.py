@@ -192,7 +192,7 @@ def _only_describes(context: click.Context, arguments: Sequence[str]) -> bool:
 
 def _import_torch(context: click.Context) -> None:
     """Starts the fork server of a command's processes; it ends with the context."""
-    from aoti_debug.base.machine.fork_server import python_process
+    from aoti_debug.base.machine.processes import python_process
     from aoti_debug.runs.run.protocol import PRELOADED
 
     context.with_resource(python_process.forking_from(PRELOADED)).preload()

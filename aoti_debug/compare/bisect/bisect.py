@@ -17,7 +17,7 @@ from aoti_debug.base.errors import TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import OutOfTime, Step, StepListener, Steps, time_limit
 from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_trials import (

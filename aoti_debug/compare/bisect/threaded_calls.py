@@ -10,7 +10,7 @@ from pathlib import Path
 from aoti_debug.base.abi import CallKind, Level
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.compare.diff import thread_races
 from aoti_debug.compare.diff.pair_launches import launches_by_call

@@ -14,7 +14,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.diff_runs import diff_runs

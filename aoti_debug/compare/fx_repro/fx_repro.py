@@ -11,8 +11,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import torch_settings
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.compare_run import reference_of

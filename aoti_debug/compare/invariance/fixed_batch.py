@@ -18,7 +18,7 @@ from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, Mo
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.element_difference import ElementDifference, element_difference

@@ -16,16 +16,10 @@ from aoti_debug.base.errors import ModelFaultError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.invariance.variance import (
-    Control,
-    LaunchRelation,
-    SampleComparison,
-    SampleRun,
-    in_order,
-)
+from aoti_debug.compare.invariance.variance import Control, LaunchRelation, SampleComparison, SampleRun, in_order
 from aoti_debug.compare.invariance.varied_inputs import (
     BATCH,
     Others,

@@ -22,8 +22,7 @@ from aoti_debug.base.errors import EXIT_CLEAN, AotiDebugError, ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.compare.modules import module_of_path
 from aoti_debug.compare.what_if.rounding import Changed, OutputEffect, changes, effects, largest_error
 from aoti_debug.compare.what_if.substituted_run import ReplaySession, SubstitutedRun

@@ -9,7 +9,7 @@ from pathlib import Path
 from aoti_debug.base.errors import TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.what_if import replacements
 from aoti_debug.compare.what_if.replacements import Substitution, recorded_results

@@ -19,7 +19,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.frontend.protocol.messages import TritonConfig
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import kernels_of
-from aoti_debug.instrument.wrapper.callees.kernels import helpers_of
+from aoti_debug.instrument.wrapper.launches.kernels import helpers_of
 from aoti_debug.package.manifest import Kernel, PackageOrigin
 from aoti_debug.package.pt2 import extract, kernel_hashes
 from aoti_debug.package.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind

@@ -12,11 +12,11 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.builder.compiling.site_tables import c_literal
 from aoti_debug.instrument.wrapper.analysis import AllocationCall, Analysis
-from aoti_debug.instrument.wrapper.callees.kernels import functions
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression, Scan
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, device_of, entry_points, expression_of
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper.launches.kernels import functions
 from aoti_debug.package.manifest import Kernel, Site
 from aoti_debug.package.weights_file import WeightsPlace
 

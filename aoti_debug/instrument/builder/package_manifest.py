@@ -18,7 +18,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper import model_variables, promised_layouts, provenance
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
 from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
-from aoti_debug.instrument.wrapper.callees.c_functions import declared_shims, shim_operators
+from aoti_debug.instrument.wrapper.launches.c_functions import declared_shims, shim_operators
 from aoti_debug.package import manifest, program_graphs
 from aoti_debug.package.argument_values import extent_elements
 from aoti_debug.package.inputs.signature import ModelSignature

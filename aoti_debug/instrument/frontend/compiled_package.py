@@ -23,7 +23,7 @@ from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
 from aoti_debug.instrument.frontend.sources import Sources
 from aoti_debug.instrument.frontend.worker_process import WITHOUT_LOWERING, run_worker
 from aoti_debug.instrument.wrapper import input_checks, model_variables
-from aoti_debug.instrument.wrapper.callees.c_functions import proxy_targets
+from aoti_debug.instrument.wrapper.launches.c_functions import proxy_targets
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import extract

@@ -29,7 +29,7 @@ from aoti_debug.instrument.frontend.protocol.caller_settings import UNSUPPORTED_
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
 from aoti_debug.instrument.frontend.sources import Sources
 from aoti_debug.instrument.frontend.worker_process import answered, run_worker
-from aoti_debug.instrument.wrapper.callees.kernels import shared_cubins
+from aoti_debug.instrument.wrapper.launches.kernels import shared_cubins
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive as pt2_archive
 from aoti_debug.package.pt2 import program_weights

@@ -25,10 +25,9 @@ from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.machine.exhaustion import advice, raised_refusal, system_text
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.base.machine.processes.child_process import Child, changed_environment
+from aoti_debug.base.machine.processes.python_process import PythonCommand
 from aoti_debug.instrument.frontend.protocol import build_failure, messages
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, part_text
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper import model_variables, races
-from aoti_debug.instrument.wrapper.callees.c_functions import Prototype, parse_externs, parse_prototypes, parse_proxy
-from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
 from aoti_debug.instrument.wrapper.cpp_syntax import calls, expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression, Scan
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables, entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper.launches.c_functions import Prototype, parse_externs, parse_prototypes, parse_proxy
+from aoti_debug.instrument.wrapper.launches.kernels import cpp_kernels, functions, triton_kernels
 from aoti_debug.instrument.wrapper.launches.sites import find_sites
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext
 from aoti_debug.instrument.wrapper.provenance import attach, with_operator_stacks

@@ -8,8 +8,8 @@ from dataclasses import replace
 from enum import Enum
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.c_functions import Prototype, form_of, number_type, operator_of, qualified
 from aoti_debug.instrument.wrapper.launches import forms_shim
+from aoti_debug.instrument.wrapper.launches.c_functions import Prototype, form_of, number_type, operator_of, qualified
 from aoti_debug.instrument.wrapper.launches.sites import is_launch_name
 from aoti_debug.package.manifest import Arg, Certainty, CType, Form, Kind, Provenance, Role, Site
 

@@ -25,8 +25,8 @@ from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, RUN
 from aoti_debug.instrument.frontend import compatibility
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS
-from aoti_debug.instrument.wrapper.callees import c_functions
-from aoti_debug.instrument.wrapper.callees.c_functions import parse_prototypes
+from aoti_debug.instrument.wrapper.launches import c_functions
+from aoti_debug.instrument.wrapper.launches.c_functions import parse_prototypes
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import extract

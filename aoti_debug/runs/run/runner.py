@@ -16,7 +16,7 @@ from aoti_debug.base.machine import exhaustion
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.base.native import crash_stacks

@@ -14,10 +14,9 @@ from types import TracebackType
 from typing import Any
 
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.base.machine.processes.messages import ErrorData
+from aoti_debug.base.machine.processes.python_process import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.runs.run.configuration import CORE_FILE, CORE_PIPE
 from aoti_debug.runs.run.protocol import (

@@ -18,7 +18,7 @@ from aoti_debug.base.errors import TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import user_code as user_modules
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.package.inputs import input_files

@@ -13,8 +13,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import user_code
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.processes import child_process, tied_process
+from aoti_debug.base.machine.processes import child_process, python_process, tied_process
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.fx_repro.module_text import module_text
 from aoti_debug.compare.fx_repro.script_text import Surroundings, input_text

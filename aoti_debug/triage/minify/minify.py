@@ -13,7 +13,7 @@ from pathlib import Path
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.compiler import installed_versions
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.package.inputs import input_files

@@ -12,9 +12,8 @@ from aoti_debug.base.errors import AotiDebugError, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
+from aoti_debug.base.machine.processes.python_process import PythonCommand
 from aoti_debug.compare.fx_repro.fx_repro import recorded_region
 from aoti_debug.compare.protocol.request import InputTensor, KnownValue, Recorded, Region
 from aoti_debug.package import program_graphs

@@ -11,8 +11,7 @@ from aoti_debug.base import dtypes, wording
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache, torch_settings
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.package import origins

@@ -15,8 +15,7 @@ from aoti_debug.base.errors import RunDirError, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line

@@ -236,7 +236,7 @@ def test_torch_is_imported_at_once_where_models_run(
 ) -> None:
     started: list[object] = []
     monkeypatch.setattr(
-        "aoti_debug.base.machine.fork_server.client.ForkServer.preload", lambda server: started.append(server)
+        "aoti_debug.base.machine.processes.fork_client.ForkServer.preload", lambda server: started.append(server)
     )
     with click.Context(main.group, resilient_parsing=resilient, help_option_names=["-h", "--help"]) as context:
         name, _, _ = main.group.resolve_command(context, words)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff import explain_differences as explain_differences_module

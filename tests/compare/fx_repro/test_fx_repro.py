@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import python_process
 from aoti_debug.compare.fx_repro.fx_repro import FxExtra, write_fx_repro
 from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.runs.run import runner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
-from aoti_debug.instrument.wrapper.callees.c_functions import shim_operators
+from aoti_debug.instrument.wrapper.launches.c_functions import shim_operators
 from tests.paths import GOLDEN
 
 WRAPPERS = GOLDEN / "wrapper"

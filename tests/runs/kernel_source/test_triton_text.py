@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch._inductor.codecache
 
-from aoti_debug.instrument.wrapper.callees.kernels import functions
+from aoti_debug.instrument.wrapper.launches.kernels import functions
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.kernel_source.triton_text import line_of, pointers_of
 from tests.factories import triton_kernel

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.instrument.wrapper.callees.c_functions import parse_prototypes
+from aoti_debug.instrument.wrapper.launches.c_functions import parse_prototypes
 from aoti_debug.package.manifest import CType, Form, Kind, Role
 from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
 

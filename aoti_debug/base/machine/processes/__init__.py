@@ -1,1 +1,1 @@
-"""Child processes that can be killed, or that end with this one; their messages and errors as data."""
+"""Child processes that can be killed, or that end with this one; forks of a process that has imported torch."""

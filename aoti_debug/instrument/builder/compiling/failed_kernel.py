@@ -20,7 +20,7 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     Ending,
     Position,
 )
-from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels
+from aoti_debug.instrument.wrapper.launches.kernels import cpp_kernels
 from aoti_debug.instrument.wrapper.provenance import kernel_information
 from aoti_debug.package import program_graphs
 from aoti_debug.package.manifest import Kernel

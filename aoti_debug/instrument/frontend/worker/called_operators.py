@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.instrument.wrapper.callees.c_functions import OPERATORS_BY_NAME
+from aoti_debug.instrument.wrapper.launches.c_functions import OPERATORS_BY_NAME
 from aoti_debug.package.manifest import OperatorSchema, Parameter
 
 _OPTIONAL = re.compile(r"Optional\[(.*)\]")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.instrument.wrapper.callees.c_functions import Param, Prototype, number_type
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import STREAM
 from aoti_debug.instrument.wrapper.launches import slots
+from aoti_debug.instrument.wrapper.launches.c_functions import Param, Prototype, number_type
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import Arg, CType, Form, Kind, Role
 

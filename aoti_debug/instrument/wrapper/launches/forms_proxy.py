@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aoti_debug.instrument.wrapper.callees.c_functions import Flat, ProxyNode, mutated, qualified, schema_of
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.launches import slots
+from aoti_debug.instrument.wrapper.launches.c_functions import Flat, ProxyNode, mutated, qualified, schema_of
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import Form, Kind, Role
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.instrument.wrapper.callees.c_functions import (
+from aoti_debug.instrument.wrapper.cpp_syntax import expressions
+from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
+from aoti_debug.instrument.wrapper.launches import slots
+from aoti_debug.instrument.wrapper.launches.c_functions import (
     NUMBERS,
     Param,
     Prototype,
@@ -15,10 +19,6 @@ from aoti_debug.instrument.wrapper.callees.c_functions import (
     operator_of,
     schema_of,
 )
-from aoti_debug.instrument.wrapper.cpp_syntax import expressions
-from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
-from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
-from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import CType, Form, Kind, Role
 

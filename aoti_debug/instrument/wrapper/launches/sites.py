@@ -10,7 +10,6 @@ from dataclasses import replace
 from importlib import import_module
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.c_functions import Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
@@ -25,6 +24,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax.functions import (
     variables,
 )
 from aoti_debug.instrument.wrapper.launches import slots
+from aoti_debug.instrument.wrapper.launches.c_functions import Prototype
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Form, Kind, Provenance, Role, Site, Unrecognised

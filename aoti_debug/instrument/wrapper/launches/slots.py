@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.c_functions import Prototype, ProxyNode
-from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables
+from aoti_debug.instrument.wrapper.launches.c_functions import Prototype, ProxyNode
+from aoti_debug.instrument.wrapper.launches.triton_functions import TritonFunction
 from aoti_debug.package.manifest import Arg, CType, Form, Kind, ProxyArgument, Role
 
 

@@ -54,7 +54,7 @@ def test_it_and_what_it_started_end_with_the_parent(number: signal.Signals, tmp_
     assert is_dead(started)
 
 
-END_WITH = "from aoti_debug.base.machine.processes import parent_death; parent_death.end_with"
+END_WITH = "from aoti_debug.base.machine.processes import tied_process; tied_process.end_with"
 
 
 def test_it_ends_with_its_parent() -> None:
@@ -73,4 +73,4 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_its_parent_has_ended_before() -> None:
     code = f"{END_WITH}({os.getpid() + 1}); print('here')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")

@@ -17,7 +17,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name_operators
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload
 from aoti_debug.instrument.frontend.worker.lower import require_kernels
-from aoti_debug.instrument.wrapper.callees.c_functions import declared_shims
+from aoti_debug.instrument.wrapper.launches.c_functions import declared_shims
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner

@@ -7,7 +7,7 @@ import pytest
 from torchgen.aoti import fallback_ops
 
 from aoti_debug.instrument.frontend.worker.called_operators import describe, find_overload, shims_and_schemas
-from aoti_debug.instrument.wrapper.callees.c_functions import OPERATORS_BY_NAME
+from aoti_debug.instrument.wrapper.launches.c_functions import OPERATORS_BY_NAME
 from aoti_debug.package.manifest import OperatorSchema, Parameter
 
 

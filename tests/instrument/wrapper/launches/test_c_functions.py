@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.instrument.wrapper.callees.c_functions import (
+from aoti_debug.instrument.wrapper.launches.c_functions import (
     Flat,
     Param,
     Prototype,

@@ -10,10 +10,10 @@ from itertools import groupby, pairwise
 from types import MappingProxyType
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.c_functions import NUMBERS, Param
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Lexeme, TextSpan, Token, mask, split_arguments, tokenize
+from aoti_debug.instrument.wrapper.launches.c_functions import NUMBERS, Param
 from aoti_debug.package.manifest import CType, KernelParam
 
 _PARAMETER = re.compile(r"(?P<ctype>.*[\s&*])(?P<name>\w+)\s*(?:=.*)?\Z", re.DOTALL)

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from aoti_debug.instrument.wrapper.callees.kernels import (
+from aoti_debug.instrument.wrapper.launches.kernels import (
     closure,
     cpp_kernels,
     free_names,

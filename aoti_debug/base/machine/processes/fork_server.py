@@ -1,4 +1,4 @@
-"""The server process and its requests: `python -m aoti_debug.base.machine.fork_server.server SOCKET MODULES USER…`.
+"""The server process and its requests: `python -m aoti_debug.base.machine.processes.fork_server SOCKET MODULES USER…`.
 
 It imports the MODULES (comma-separated) and the user's, then forks a child for every request that arrives on the
 socket, and says when it begins to. It ends when the other side of the socket is closed, and its children with it. If a

@@ -21,11 +21,10 @@ import pytest
 
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine import torch_settings
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.client import ForkServer, ForkServerError
-from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, python_process
 from aoti_debug.base.machine.processes.child_process import Child, FinishedProcess
+from aoti_debug.base.machine.processes.fork_client import ForkServer, ForkServerError
+from aoti_debug.base.machine.processes.python_process import DESCRIPTOR, PARENT, PythonCommand
 
 MODULE = """
 import os, sys
@@ -355,7 +354,7 @@ def test_the_server_and_its_processes_end_with_this_process(module: Path) -> Non
     write("import time; print(os.getppid(), os.getpid(), flush=True); time.sleep(600)")
     code = """
         import os, signal, subprocess
-        from aoti_debug.base.machine.fork_server import python_process
+        from aoti_debug.base.machine.processes import python_process
         with python_process.forking_from(["json"]):
             child = python_process.start(
                 python_process.PythonCommand("some_module"), os.environ, stdout=1, stderr=2, after="json")

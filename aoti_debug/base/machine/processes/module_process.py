@@ -1,4 +1,4 @@
-"""A new process for a module: `python -m aoti_debug.base.machine.fork_server.module_process MODULE ARGUMENT...`."""
+"""A new process for a module: `python -m aoti_debug.base.machine.processes.module_process MODULE ARGUMENT...`."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction, parse
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import triton_functions
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask, without_comments
+from aoti_debug.instrument.wrapper.launches.triton_functions import TritonFunction, parse
 from aoti_debug.package.manifest import Kernel
 
 HELPERS_MODULE = "triton_helpers"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.instrument.wrapper.callees.c_functions import Param
-from aoti_debug.instrument.wrapper.callees.kernels import functions
-from aoti_debug.instrument.wrapper.callees.triton_functions import TritonCall, TritonFunction
+from aoti_debug.instrument.wrapper.launches.c_functions import Param
+from aoti_debug.instrument.wrapper.launches.kernels import functions
+from aoti_debug.instrument.wrapper.launches.triton_functions import TritonCall, TritonFunction
 from aoti_debug.package.manifest import CType, KernelParam
 from tests.instrument.wrapper import texts
 

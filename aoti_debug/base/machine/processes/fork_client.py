@@ -15,13 +15,12 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO
 
-from aoti_debug.base.machine.fork_server import server
-from aoti_debug.base.machine.fork_server.server import READY, STATUS, ForkRequest, PythonCommand
-from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes import child_process, fork_server
 from aoti_debug.base.machine.processes.child_process import Child
+from aoti_debug.base.machine.processes.fork_server import READY, STATUS, ForkRequest, PythonCommand
 
-NEW_PROCESS = "aoti_debug.base.machine.fork_server.module_process"
-MODULE = "aoti_debug.base.machine.fork_server.server"
+NEW_PROCESS = "aoti_debug.base.machine.processes.module_process"
+MODULE = "aoti_debug.base.machine.processes.fork_server"
 _CHUNK = 1 << 16
 _LAST_WORDS_SECONDS = 0.2
 _OUR_PREFIX = "AOTI_DEBUG_"
@@ -157,7 +156,7 @@ class ForkServer:
             request = ForkRequest(command, dict(environment), os.getcwd(), inherited is not None)
             try:
                 with self._lock:
-                    server.send(channel, request, descriptors)
+                    fork_server.send(channel, request, descriptors)
             except OSError as error:
                 raise self._failed(channel) from error
             theirs.close()

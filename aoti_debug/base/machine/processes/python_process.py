@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.fork_server.client import NEW_PROCESS, ForkServer, ForkServerError
-from aoti_debug.base.machine.fork_server.server import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.base.machine.processes.child_process import Child
+from aoti_debug.base.machine.processes.fork_client import NEW_PROCESS, ForkServer, ForkServerError
+from aoti_debug.base.machine.processes.fork_server import DESCRIPTOR, PARENT, PythonCommand
 
 __all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "ask", "forking_from", "run_to_end", "start", "wait_for_imports"]
 

@@ -1,1 +1,0 @@
-"""A process that has imported modules once, and forks: its children start with them imported."""

@@ -1,1 +1,0 @@
-"""The functions that launches call: prototypes, operators, Triton functions, sources of kernels."""

@@ -261,6 +261,7 @@ def resolve_model(package: Artifact, name: str) -> str:
 
 
 _SCRIPT = ".py"
+_ELF = b"\x7fELF"
 _OF_BUNDLES = {"versions.json", "report/index.html"}
 _INPUT_HINT = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
@@ -314,7 +315,7 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_INPUT_HINT) from error
     if not head.startswith(b"PK"):
-        raise ArtifactError(f"{path} is {_looks_like(path, head)}, not a .pt2", hint=_hint(path))
+        raise ArtifactError(f"{path} is {_looks_like(path, head)}, not a .pt2", hint=_hint(path, head))
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -334,7 +335,9 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
     return infos
 
 
-def _hint(path: Path) -> str:
+def _hint(path: Path, head: bytes) -> str:
+    if head.startswith(_ELF):
+        return "pass the .pt2 that it loads; of a host program that died or hangs, its core file with --package"
     return f"aoti-debug triage {shlex.quote(str(path))}" if path.suffix == _SCRIPT else _INPUT_HINT
 
 
@@ -343,7 +346,7 @@ def _looks_like(path: Path, head: bytes) -> str:
         return "a Python script"
     if not head:
         return "empty"
-    if head.startswith(b"\x7fELF"):
+    if head.startswith(_ELF):
         return "a shared library or program"
     if head.startswith(b"version https://git-lfs"):
         return "a Git LFS pointer (run git lfs pull)"

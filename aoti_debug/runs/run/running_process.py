@@ -165,7 +165,8 @@ def control_pages(pid: int) -> Iterator[tuple[ControlPage, ...]]:
         if not pages:
             raise TargetError(
                 f"process {pid} has loaded no instrumented package",
-                hint="aoti-debug build makes one of a model; the process has to load that",
+                hint="aoti-debug build makes one of a model, which the process has to load; without: gcore "
+                f"{pid} writes a core file, which aoti-debug triage reads with --package",
             )
         yield pages
 

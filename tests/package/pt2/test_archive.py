@@ -185,7 +185,9 @@ def test_other_files_are_named_in_the_message(tmp_path: Path, content: bytes, lo
     with pytest.raises(ArtifactError) as caught:
         pt2_archive.inspect(path)
     assert str(caught.value) == f"{path} is {looks_like}, not a .pt2"
-    assert caught.value.hint == "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
+    of_program = "pass the .pt2 that it loads; of a host program that died or hangs, its core file with --package"
+    of_others = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
+    assert caught.value.hint == (of_program if "program" in looks_like else of_others)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,8 @@ def _triage(
 ) -> TriageDir:
     """Triages a call alone; its finding says what was seen of it in the script, too."""
     options, began = replace(options, model=failed.package, inputs=failed.inputs), time.monotonic()
-    with changed_environment(torch_settings.environment(failed.run.info.torch_settings)):
+    environment = torch_settings.environment(failed.run.info.torch_settings)
+    with changed_environment(environment):
         found = triage(options, listener, command=command)
         is_seen = verdict is not None or failed.is_not_finite
         before = _calls_before(failed)
@@ -179,9 +180,10 @@ def _triage(
     if failed.earlier is not None and is_of_own_operator(finding):
         again = replace(options, inputs=failed.earlier.inputs, calls=1)
         alone = again.recorded(failed.earlier.package, found.path / triage_directory.RUNS)
-        finding = with_earlier(
-            finding, failed, call=call_text(failed), run=replace(alone, level=3, stall=options.stall)
-        )
+        with changed_environment(environment):
+            finding = with_earlier(
+                finding, failed, call=call_text(failed), run=replace(alone, level=3, stall=options.stall)
+            )
     return replace(found, record=replace(found.record, finding=finding, run=run))
 
 

@@ -171,7 +171,7 @@ def compare_run(
         note.text = f"{count} in three arithmetics, {memory}"
     outputs = _output_errors(scope.outputs, evaluated, reference)
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
-    rows = without_eager_nonfinite(rows, outputs)
+    rows = without_eager_nonfinite(run, rows, outputs)
     untouched = () if graph is None else untouched_states(run, graph)
     changes = tuple(_with_input_names(_of_each_call((*untouched, *evaluated.states)), reference))
     eager = None if evaluated.exported_outputs is None else Path(evaluated.exported_outputs.eager)

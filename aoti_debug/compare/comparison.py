@@ -28,6 +28,7 @@ UNREAD = "an output that no other launch reads is not compared: no node holds it
 WITHOUT_NODE = "an output is not compared: no node holds it"
 NOT_SELECTED = "it was not selected"
 OPEN_IN_EAGER = "with more than eager, whose own result is not exact or not defined"
+AS_IN_EAGER = "what the model returns is NaN or infinite where the exported program's results in eager are"
 NO_PROGRAM = "a compiled package without its program"
 RANDOM_NUMBERS = "random numbers"  # how the reason begins where a launch draws them
 _NO_EVALUATION = " has no evaluation of its own"  # how it ends for a higher-order operator, whose name comes before
@@ -267,8 +268,8 @@ class Comparison(ProgramResult):
         open_ = [error for error in self.outputs if self._is_open(error)]
         found += [f"output {error.index} (whether rounding explains the difference is not known)" for error in open_]
         is_equal = bool(self.outputs) and not found and all(error.is_nearly_equal for error in self.outputs)
-        if not is_equal:
-            found += dict.fromkeys(_name_of(row) for row in self.rows if row.leaves_open)
+        open_rows = (row for row in self.rows if row.leaves_open and (not is_equal or row.reason.endswith(AS_IN_EAGER)))
+        found += dict.fromkeys(map(_name_of, open_rows))
         found += [f"{one.operator} ({one.node}) {OPEN_IN_EAGER}" for one in self.inexact if one.is_open]
         if not found and not self.outputs and not self.coverage.compared and self.coverage.launches:
             found.append("any launch")
@@ -354,4 +355,6 @@ def _name_of(row: Row) -> str:
     """What a launch that was not compared computes, and why it was not: "flex_attention", "cpp_fused_0 (it failed)"."""
     if row.reason.endswith(_NO_EVALUATION):
         return row.reason.removesuffix(_NO_EVALUATION)
+    if row.reason.endswith(AS_IN_EAGER):
+        return f"{row.launch.site.op or row.launch.kernel} (NaN or infinite otherwise than its graph)"
     return f"{row.launch.site.op or row.launch.kernel} ({row.reason})"

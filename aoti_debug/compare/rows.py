@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.compare.comparison import NOT_SELECTED, PRIVATE, SILENT, UNREAD, WITHOUT_NODE, Row
+from aoti_debug.compare.comparison import AS_IN_EAGER, NOT_SELECTED, PRIVATE, SILENT, UNREAD, WITHOUT_NODE, Row
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on
 from aoti_debug.compare.protocol.measurement import Inherited, RegionResult
@@ -18,9 +18,10 @@ from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.program_graphs import MODEL, USER_TRITON, NodeKind, Reference
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
-from aoti_debug.runs.rundir.launch import Launch
+from aoti_debug.runs.rundir.launch import Argument, Launch
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 
@@ -44,24 +45,59 @@ def shared_memory(returned: Path | None, eager: Path | None, reference: Referenc
             )
 
 
-def without_eager_nonfinite(rows: Sequence[Row], outputs: Sequence[OutputError]) -> tuple[Row, ...]:
+def without_eager_nonfinite(run: RunDir, rows: Sequence[Row], outputs: Sequence[OutputError]) -> tuple[Row, ...]:
     """The rows; a launch that is wrong in NaN and infinities alone is not comparable where outputs have those of eager.
 
     Eager's kernels may overflow where the operators that its program was decomposed to do not, and a kernel as well.
+    Only a launch whose elements are read on the way to an output that is not finite can have made such ones.
 
     Args:
         outputs: all that the last call returned, against the exported program in eager; () if they were not compared.
     """
     is_as_in_eager = bool(outputs) and all(error.is_right and not error.misplaced for error in outputs)
-    if not is_as_in_eager or not any(error.nonfinite for error in outputs):
+    names = run.manifest.outputs
+    nonfinite = {names[error.index] for error in outputs if error.nonfinite and error.index < len(names)} - {""}
+    if not is_as_in_eager or not nonfinite:
         return tuple(rows)
     last = max((row.launch.key.call for row in rows), default=0)
-    return tuple(_not_comparable(row) if row.launch.key.call == last and _overflows(row) else row for row in rows)
+    flow = Dataflow(run)
+    return tuple(
+        _not_comparable(row)
+        if row.launch.key.call == last and _overflows(row) and _reaches(flow, row, nonfinite)
+        else row
+        for row in rows
+    )
 
 
 def _overflows(row: Row) -> bool:
-    """True if a launch is wrong, and all that is wrong is NaN or infinite otherwise than it should be."""
-    return row.verdict is LaunchVerdict.WRONG and all(output.wrong <= output.lost for output in row.outputs)
+    """True if a launch is wrong, and all that is wrong is NaN or infinite otherwise than it should be.
+
+    Elements that eager's arithmetic loses as well are not wrong: as many fewer of the lost ones surely are.
+    """
+    if row.verdict is not LaunchVerdict.WRONG:
+        return False
+    return all(
+        not output.bias and output.wrong <= output.lost - output.eager_lost for output in row.outputs if output.wrong
+    )
+
+
+def _reaches(flow: Dataflow, row: Row, names: Set[str]) -> bool:
+    """True if each wrong output of a launch is one of these outputs of the model, or is read on the way to one."""
+    wrong = {output.argument for output in row.outputs if output.wrong}
+    return all(_is_read_for(flow, row.launch, a, names) for a in row.launch.args if a.written and a.name in wrong)
+
+
+def _is_read_for(flow: Dataflow, launch: Launch, argument: Argument, names: Set[str]) -> bool:
+    waiting, seen = [(launch, argument)], set[tuple[LaunchKey, str]]()
+    while waiting:
+        writer, written = waiting.pop()
+        if not names.isdisjoint((written.name, written.spec.base)):
+            return True
+        for reader, _ in flow.readers(writer, written):
+            further = [a for a in reader.args if a.written and (reader.key, a.name) not in seen]
+            seen.update((reader.key, a.name) for a in further)
+            waiting += [(reader, a) for a in further]
+    return False
 
 
 def _not_comparable(row: Row) -> Row:
@@ -69,8 +105,8 @@ def _not_comparable(row: Row) -> Row:
     texts = [f"{o.wrong} of {wording.pluralize(o.count, 'element')} of {o.argument}" for o in wrong]
     verb = "is" if sum(output.wrong for output in wrong) == 1 else "are"
     reason = (
-        f"{wording.comma_separated(texts)} {verb} NaN or infinite otherwise than what its graph gives in float64; what "
-        "the model returns is NaN or infinite where the exported program's results in eager are"
+        f"{wording.comma_separated(texts)} {verb} NaN or infinite otherwise than what its graph gives in float64; "
+        f"{AS_IN_EAGER}"
     )
     return replace(row, verdict=LaunchVerdict.NOT_COMPARABLE, reason=reason, outputs=(), suspects=(), compared_bytes=0)
 

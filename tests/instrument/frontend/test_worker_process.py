@@ -31,6 +31,7 @@ def test_results_are_handed_on_to_the_next_lowering(
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "users"))
     if not links:
         monkeypatch.setattr(os, "link", refused)
     with worker_process.environment(tmp_path / "first", TORCH) as first:

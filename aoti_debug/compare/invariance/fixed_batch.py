@@ -29,6 +29,7 @@ from aoti_debug.compare.invariance.varied_inputs import (
     Others,
     SampleSurroundings,
     VariedSize,
+    export_hint,
     inputs_of,
     require_sample,
 )
@@ -200,6 +201,13 @@ class _FixedRuns:
         built = [self._built(model, folder / f"{number}.pt2") for number, model in enumerate(options.models)]
         self._packages = {size.bounds.minimum: (package, size) for package, size in built}
         self._largest = max(self._packages)
+        if self._largest == 1:
+            package, size = self._packages[1]
+            signature = input_files.read_signature(archive.inspect(package))
+            raise UsageError(
+                f"{size.text} has one row: there is no other place, and nothing beside the sample",
+                hint=export_hint(signature),
+            )
         self._given = self._inputs()
         self._sample = range(options.sample, options.sample + 1)
         require_sample(self._given, self._packages[self._largest][1], self._sample)

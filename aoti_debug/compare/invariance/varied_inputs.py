@@ -11,7 +11,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ModelFaultError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.inputs.input_files import Inputs
-from aoti_debug.package.inputs.signature import Dim, ModelSignature
+from aoti_debug.package.inputs.signature import Dim, ModelSignature, has_nested_arguments
 from aoti_debug.package.inputs.symbolic_sizes import is_symbol
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ BATCH = "batch"
 LENGTH = "length"
 _SEED = 0
 _SMALL = 1024  # a power of two: division is exact
-_EXPORT_HINT = (
-    'export it with dynamic_shapes={"x": {0: torch.export.Dim("batch", min=1, max=64)}}; '
-    "aoti_debug.invariance(model, x) exports a module so"
-)
+_DIM = 'torch.export.Dim("batch", min=1, max=64)'
 
 
 class Others(str, Enum):
@@ -121,7 +118,8 @@ def varied_size(signature: ModelSignature, name: str) -> VariedSize:
     found = list(_sizes(signature))
     if not found:
         _refuse_expressions(signature, "")
-        hint = f"{_EXPORT_HINT}; --fixed looks at other places and other values in the one batch"
+        places = "" if _has_one_row(signature) else "; --fixed looks at other places and other values in the one batch"
+        hint = f"{export_hint(signature)}{places}"
         raise UsageError("every size of the inputs is fixed: there is one batch only", hint=hint)
     chosen = next((size for size in found if _is_meant(size, name, signature)), None)
     if chosen is None:
@@ -129,6 +127,28 @@ def varied_size(signature: ModelSignature, name: str) -> VariedSize:
         raise UsageError(f"no size of the model is {name!r}: {known}", hint=f"--dim {found[0].symbol}")
     _refuse_expressions(signature, chosen.symbol)
     return chosen
+
+
+def export_hint(signature: ModelSignature) -> str:
+    """What to export a program with whose batch is fixed, so that it is not: an entry for each input, as torch asks.
+
+    The batch is taken to be the first size of the first tensor.
+    """
+    sized = [leaf.shape[0] for leaf in signature.leaves if leaf.shape]
+    rows = ", and inputs of two rows or more" if _has_one_row(signature) else ""
+    exports = "aoti_debug.invariance(model, x) exports a module so"
+    if not sized or signature.others or has_nested_arguments(signature) or not all(x.name for x in signature.leaves):
+        return f"export it with dynamic_shapes that make the first size of its inputs {_DIM}{rows}; {exports}"
+    entries = (
+        f'"{leaf.name}": {"{0: batch}" if leaf.shape and leaf.shape[0] == sized[0] else None}'
+        for leaf in signature.leaves
+    )
+    return f"export it with batch = {_DIM}, dynamic_shapes={{{', '.join(entries)}}}{rows}; {exports}"
+
+
+def _has_one_row(signature: ModelSignature) -> bool:
+    """True if the first size of the first tensor is 1: torch fixes it in a program that is exported with it."""
+    return next((leaf.shape[0].maximum == 1 for leaf in signature.leaves if leaf.shape), False)
 
 
 def _refuse_expressions(signature: ModelSignature, symbol: str) -> None:

@@ -125,6 +125,15 @@ def keyword_names(signature: ModelSignature) -> tuple[str, ...]:
     return (*positional, *named) if not signature.others else ()
 
 
+def has_nested_arguments(signature: ModelSignature) -> bool:
+    """True if a value is inside of a list or a dict that is an argument, or if the structure does not say."""
+    try:
+        arguments, keywords = json_data.parse_value(signature.in_spec)[1]["children_spec"]
+        return any(len(path) > 1 for spec in (arguments, keywords) for path in _leaf_paths(spec, ()))
+    except (ValueError, LookupError, TypeError):
+        return True
+
+
 def _leaf_paths(spec: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The keys and positions that lead to each leaf of a pytree, as torch serializes it."""
     children = spec["children_spec"]

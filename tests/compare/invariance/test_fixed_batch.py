@@ -160,3 +160,12 @@ def test_as_it_is_called(tmp_path: Path) -> None:
     assert {(one["output"], one["place"], one["others"]) for one in rows} == {(1, 3, "small"), (2, 3, "small")}
     refused = CliRunner().invoke(group, [*words, "--fixed", "--sizes", "1,2"])
     assert "--fixed and --sizes exclude each other" in str(refused.exception)
+
+
+def test_a_batch_of_one_row_has_nothing_to_compare(tmp_path: Path) -> None:
+    program = tmp_path / "one.pt2"
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(1, 3),)), program)
+    result = CliRunner().invoke(group, ["invariance", str(program), "--fixed", "--out", str(tmp_path / "out")])
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception).startswith("axis 0 of input has one row: ")
+    assert "inputs of two rows or more" in result.exception.hint

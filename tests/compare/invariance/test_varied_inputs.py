@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.compare.invariance.varied_inputs import (
@@ -12,6 +13,7 @@ from aoti_debug.compare.invariance.varied_inputs import (
     SampleSurroundings,
     VariedSize,
     bounds_error,
+    export_hint,
     inputs_of,
     masks_of,
     possible_sizes,
@@ -52,6 +54,25 @@ def test_a_model_whose_sizes_are_fixed() -> None:
     with pytest.raises(UsageError, match="every size of the inputs is fixed") as caught:
         varied_size(ModelSignature((Leaf("x", "torch.float32", "cpu", (FIXED,)),)), "batch")
     assert "torch.export.Dim" in caught.value.hint
+
+
+FLOAT = "torch.float32"
+NAMED = (
+    'batch = torch.export.Dim("batch", min=1, max=64), dynamic_shapes={"x": {0: batch}, "mask": {0: batch}, "w": None}'
+)
+
+
+@pytest.mark.parametrize("rows", [4, 1])
+def test_the_export_that_is_proposed_names_every_input(rows: int) -> None:
+    """Torch refuses an entry for some inputs only, and fixes a size of which the example has one."""
+    batch, arguments = Dim(rows, rows), pytree.tree_structure(((0, 0, 0), {}))
+    leaves = Leaf("x", FLOAT, "cpu", (batch, FIXED)), Leaf("mask", FLOAT, "cpu", (batch,)), Leaf("w", FLOAT, "cpu")
+    hint = export_hint(ModelSignature(leaves, pytree.treespec_dumps(arguments)))
+    assert hint.startswith(f"export it with {NAMED}")
+    assert ("two rows" in hint) == (rows == 1)
+    nested = pytree.treespec_dumps(pytree.tree_structure((([0, 0, 0],), {})))
+    for unknown in (ModelSignature(leaves), ModelSignature(leaves, nested)):
+        assert "{0:" not in export_hint(unknown)
 
 
 def test_an_axis_that_depends_on_the_size_is_refused() -> None:

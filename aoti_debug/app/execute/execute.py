@@ -357,7 +357,9 @@ def _moved_first(path: Path, failed: FailedCall) -> FailedCall:
     place = failed.run.path
     if place != path:
         _swap(path, place)
-    return failed.moved(place, path)
+    moved = failed.moved(place, path)
+    others = (other.moved(path, place) if other.run.path == path != place else other for other in moved.others)
+    return replace(moved, others=tuple(others))
 
 
 def _inner_runs(path: Path) -> list[Path]:

@@ -323,11 +323,12 @@ def _with_caught(finding: Finding, failed: FailedCall) -> Finding:
     if not failed.caught:
         return finding
     notes = [
-        f"call {call.number} of {call.package.name} raised {call.error}; the script caught that and went on"
+        f"call {call.number} of {call.package.name} raised {call.error}; the script did not end with that"
         for call in failed.caught[:MAX_CAUGHT]
     ]
     if more := len(failed.caught[MAX_CAUGHT:]):
-        notes.append(f"{wording.pluralize(more, 'more call')} raised before anything was launched; the script went on")
+        calls = wording.pluralize(more, "more call")
+        notes.append(f"{calls} raised before anything was launched; the script did not end with that")
     commands = [
         shlex.join(["aoti-debug", "triage", word_of(call.package), "--inputs", word_of(call.inputs)])
         for call in failed.caught

@@ -161,15 +161,22 @@ def with_earlier(finding: Finding, failed: FailedCall, call: str, run: RunOption
 
 
 def _first_of_its_thread(failed: FailedCall, call: str) -> str:
-    """A sentence on the call that a run ended in, if all calls before it were made by other threads; "" elsewhere."""
+    """A sentence on the call that a run ended in, if all calls before it were made by other threads; "" elsewhere.
+
+    "" too where several calls were open: it is not known which of them is the one that failed.
+    """
     calls = [one for one in failed.run.timeline.calls if one.kind is CallKind.MODEL]
-    if len(calls) < 2 or calls[-1].ended or any(one.thread == calls[-1].thread for one in calls[:-1]):
+    if len(calls) < 2 or any(one.thread == calls[-1].thread or not one.ended for one in calls[:-1]) or calls[-1].ended:
         return ""
-    return f"{call} was the first one of its thread: those before it were made by other threads"
+    name = failed.package.name
+    return f"{call} was the first call of {name} in its thread: those before it were made by other threads"
 
 
 def with_direction(finding: Finding, failed: FailedCall) -> Finding:
-    """A fault in the backward graph of `torch.compile`, which says so: its model lines are of the forward pass."""
+    """A fault in the backward graph of `torch.compile`, which says so: its model lines are of the forward pass.
+
+    The graph may compute values of the forward pass again, beside gradients.
+    """
     package = failed.package.resolve()
     folder = package.parent.parent
     if not finding.kind.is_fault or not (folder / GRAPHS).is_file():
@@ -177,8 +184,11 @@ def with_direction(finding: Finding, failed: FailedCall) -> Finding:
     graph = next((one for one in cached_build.read_graphs(folder) if one.name == package.parent.name), None)
     if graph is None or graph.kind != "backward":
         return finding
-    lines = "the model line is the one whose gradient the launch computes"
-    return replace(finding, what=f"in the backward pass: {finding.what}", evidence=(*finding.evidence, lines))
+    found = replace(finding, what=f"in the backward pass: {finding.what}")
+    if finding.where is None or finding.where.frame is None:
+        return found
+    lines = "the model line is one of the forward pass, whose gradient or value the launch may compute"
+    return replace(found, evidence=(*finding.evidence, lines))
 
 
 def call_text(failed: FailedCall) -> str:

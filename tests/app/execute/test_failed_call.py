@@ -40,7 +40,7 @@ from aoti_debug.base.native.crash_stacks import Backtrace, Stack
 from aoti_debug.base.native.frames import StackFrame
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.package.manifest import Constant
+from aoti_debug.package.manifest import Constant, ModelLine
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import (
@@ -247,7 +247,7 @@ def test_a_refused_call_that_the_script_caught_is_a_note(tmp_path: Path) -> None
     assert len(torch.load(caught.inputs)) == 1
     finding = triage_script._with_caught(Finding(CLEAN, "2 launches", next=("look",)), found)
     refused = "RuntimeError: expected inputs vector size to be 2"
-    said = f"call 1 of a.pt2 raised {refused}; the script caught that and went on"
+    said = f"call 1 of a.pt2 raised {refused}; the script did not end with that"
     assert (finding.kind, finding.warnings) == (CLEAN, (said,))
     assert finding.next == ("look", f"aoti-debug triage {word_of(caught.package)} --inputs {word_of(caught.inputs)}")
     assert looked_into(called, 1).number == 1, "what ended the script is not known"
@@ -273,7 +273,7 @@ def test_where_every_call_was_refused_the_last_one_is_looked_into(tmp_path: Path
     assert (found.number, len(found.caught)) == (4, 5)
     assert [call.inputs is None for call in found.caught] == [False, False, False, True, True]
     notes = triage_script._with_caught(CRASHED, found).warnings
-    assert notes[3:] == ("2 more calls raised before anything was launched; the script went on",)
+    assert notes[3:] == ("2 more calls raised before anything was launched; the script did not end with that",)
 
 
 def test_of_equal_packages_the_one_that_the_process_has_called(tmp_path: Path) -> None:
@@ -385,12 +385,33 @@ def test_a_crash_of_an_own_operator_is_compared_with_a_call_that_returned(
     before = "call 0, which returned where it was recorded,"
     ends = "ends in mine::op.default alone, too: SIGSEGV (Segmentation fault)"
     assert found.evidence == (
-        "call 1 was the first one of its thread: those before it were made by other threads",
+        f"call 1 was the first call of {called.package.name} in its thread: those before it were made by other threads",
         f"{before} {ends if fails_too else 'has no fault in mine::op.default alone'}",
     )
     assert [sentence.partition(":")[0] for sentence in found.possible] == [
         "the inputs may not be the reason"
     ] * fails_too
+
+
+def test_a_run_that_gives_up_its_place_is_found_where_it_lies_then(tmp_path: Path) -> None:
+    """The run of the call to look into takes the place of the first one, which is that of another package."""
+    clean = Exit(ExitKind.CLEAN)
+    first = package(tmp_path / "a", ended(tmp_path / "of_a", returned, exit_=clean))
+    path = first.run.path
+    inner = ended(tmp_path / "of_b", returned, exit_=clean).run.path.rename(path / "process-7-1")
+    second = package(tmp_path / "b", DiagnosedRun(run_directory.open_run(inner)))
+    found = chosen(first, second)
+    (other,) = found.others
+    assert found.inputs is not None
+    assert other.inputs is not None
+    other.inputs.write_bytes(b"of the second run")
+    found, other = replace(other, others=(replace(found, others=()),)), found
+    moved = execute._moved_first(path, found)
+    assert moved.inputs == path / "call-0.pt"
+    assert moved.inputs.read_bytes() == b"of the second run"
+    assert [one.run.path for one in moved.others] == [path / "process-7-1"]
+    assert moved.others[0].inputs == path / "process-7-1" / "call-0.pt"
+    assert moved.others[0].inputs.read_bytes() != b"of the second run"
 
 
 def test_where_nothing_was_seen_the_others_are_the_last_calls_of_the_other_packages(tmp_path: Path) -> None:
@@ -695,7 +716,12 @@ def test_a_fault_in_a_backward_graph_says_so(tmp_path: Path, graph: str, is_said
     link.symlink_to(package)
     found = with_direction(CRASHED, FailedCall(run, link, 1, None, ""))
     assert found.what == ("in the backward pass: " if is_said else "") + CRASHED.what
-    assert len(found.evidence) == len(CRASHED.evidence) + is_said
+    assert found.evidence == CRASHED.evidence  # which has no model line
+    with_line = replace(CRASHED, where=Place("0.1", "cpp_fused_0", frame=ModelLine("m.py", 2, "f", "x * y")))
+    said = with_direction(with_line, FailedCall(run, link, 1, None, "")).evidence
+    assert said[len(CRASHED.evidence) :] == (
+        ("the model line is one of the forward pass, whose gradient or value the launch may compute",) * is_said
+    )
     clean = Finding(CLEAN, "1 launch")
     assert with_direction(clean, FailedCall(run, link, 1, None, "")) == clean
     assert with_direction(CRASHED, FailedCall(run, tmp_path / "model.pt2", 1, None, "")) == CRASHED

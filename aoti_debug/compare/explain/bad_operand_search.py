@@ -240,16 +240,23 @@ class BadOperandSearch:
             args, kwargs = self.evaluation.arguments(node)
             values: list[torch.Tensor] = args[0] if is_list else args[:1]
             ends = list(accumulate(value.numel() for value in values))
-            numbers = [
-                torch.arange(end - value.numel(), end, device=value.device).reshape(value.shape)
-                for value, end in zip(values, ends, strict=True)
-            ]
-            result = operator_of(node.target)(numbers if is_list else numbers[0], *args[1:], **kwargs)
-            number = int(result.reshape(-1)[element])
+            found = []
+            for first in (0, ends[-1]):
+                numbers = [
+                    torch.arange(first + end - value.numel(), first + end, device=value.device).reshape(value.shape)
+                    for value, end in zip(values, ends, strict=True)
+                ]
+                result = operator_of(node.target)(numbers if is_list else numbers[0], *args[1:], **kwargs)
+                if not isinstance(result, torch.Tensor):
+                    return None
+                found.append(int(result.reshape(-1)[element]) - first)
         except (RuntimeError, TypeError, ValueError, IndexError, KeyError, NotEvaluableError):
             return None
+        number = found[0]
         which = next((index for index, end in enumerate(ends) if 0 <= number < end), None)
-        return None if which is None else (written[which]["node"], number - ends[which] + values[which].numel())
+        if which is None or found[1] != number:  # what a padding is filled with has no number
+            return None
+        return written[which]["node"], number - ends[which] + values[which].numel()
 
     def _operand_at(self, node: Node, item: Any, at: tuple[int, ...]) -> Operand | None:
         """The element, or the number, of an argument that an element of the result was computed from."""

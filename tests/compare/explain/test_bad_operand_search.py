@@ -162,6 +162,19 @@ def test_an_index_that_was_moved_comes_from_what_computed_it(moves: tuple[Node, 
     assert found.computed.operands[0] == Operand(name="start", index=element, value="3")
 
 
+def test_an_index_that_fills_a_padding_was_not_computed() -> None:
+    """Its value could be the number of an element as well: here that of the last one of `mul`."""
+    reading = call("read", "aten.index.Tensor", node("table"), [node("at")])
+    found = first(
+        {"start": torch.zeros(3, 4, dtype=torch.int64), "table": torch.zeros(9, 5)},
+        call("mul", "aten.mul.Tensor", node("start"), 3, dtype="int64"),
+        call("at", "aten.constant_pad_nd.default", node("mul"), [2, 0], 11, dtype="int64"),
+        reading,
+    )
+    assert found is not None
+    assert (found.name, found.value, found.computed) == ("at", 11, None)
+
+
 def test_what_overflowed() -> None:
     found = first(
         {"table": TABLE, "ids": torch.tensor([3000], dtype=torch.int32)},

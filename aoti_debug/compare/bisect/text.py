@@ -93,6 +93,7 @@ def settings_document(found: SettingsBisection) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "is_clean": found.trials[0].is_right,
+        "not_compared": list(found.trials[0].not_compared),
         "fixed_by": list(found.lines),
         "cause": found.cause or None,
         "trials": [

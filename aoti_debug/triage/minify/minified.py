@@ -109,6 +109,14 @@ def _verdict_data(verdict: ScriptVerdict) -> dict[str, Any]:
     return {"confirmation": verdict.confirmation.value, "text": verdict.text}
 
 
+def _baseline_text(finding: Finding) -> str:
+    """The line on a baseline that shows no fault."""
+    if finding.kind == findings.UNFINISHED:
+        return f"{finding.kind.heading} {finding.what}"
+    reached = f" as far as compared: {finding.what}" if finding.kind == findings.INCOMPLETE else ""
+    return f"NOTHING WRONG in the baseline{reached}"
+
+
 def minified_lines(found: Minified) -> list[str]:
     """The finding, the smallest part that shows it, and how often its script does."""
     scripts = wording.pluralize(len(found.trials), "script")
@@ -116,11 +124,12 @@ def minified_lines(found: Minified) -> list[str]:
     if found.earlier:
         lines.append(f"note: the first {wording.pluralize(found.earlier, 'script')} had been run before")
     if found.is_clean:
-        reached = f" as far as compared: {found.finding.what}" if found.finding.kind == findings.INCOMPLETE else ""
+        is_over = found.finding.kind == findings.UNFINISHED
         return [
             *lines,
-            f"NOTHING WRONG in the baseline{reached}",
-            "hint: pass the inputs, settings and --import that it is wrong with",
+            _baseline_text(found.finding),
+            *(f"hint: {command}" for command in found.finding.next if is_over),
+            *(() if is_over else ("hint: pass the inputs, settings and --import that it is wrong with",)),
         ]
     where = found.finding.where
     place = f" in {where.launch} {where.kernel}" if where is not None and where.launch else ""

@@ -137,4 +137,6 @@ def test_an_error_after_a_replacement_is_that_of_one_that_was_made(
     ],
 )
 def test_a_baseline_in_which_nothing_is_wrong(left: tuple[str, ...], said: str) -> None:
-    assert settings_lines(SettingsBisection((BuildTrial(name="baseline", not_compared=left),), 0)) == [said]
+    found = SettingsBisection((BuildTrial(name="baseline", not_compared=left),), 0)
+    assert settings_lines(found) == [said]
+    assert settings_document(found)["not_compared"] == list(left)

@@ -15,7 +15,7 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.compare.outcome import WRONG_VALUE
 from aoti_debug.runs.diagnosis import findings
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, Place
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, UNFINISHED, Finding, FindingKind, Place
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.minify.minified import minified_lines
@@ -151,6 +151,7 @@ def test_what_does_not_show_itself_every_time(
     [
         (CLEAN, 0, "NOTHING WRONG in the baseline"),
         (INCOMPLETE, 8, "NOTHING WRONG in the baseline as far as compared: no fault"),
+        (UNFINISHED, 8, "NOT FINISHED no fault"),
     ],
 )
 def test_a_program_without_a_finding(

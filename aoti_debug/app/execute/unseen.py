@@ -204,7 +204,7 @@ def with_what_was_seen(
         others = "the script had replaced weights, which were not kept: here the model has those of its package"
         finding = replace(finding, warnings=(*finding.warnings, others))
     if failed.given:
-        finding = replace(finding, warnings=(*finding.warnings, _given_text(failed.given)))
+        finding = replace(finding, warnings=(*finding.warnings, _given_text(failed)))
     if failed.frozen:
         finding = replace(finding, warnings=(*finding.warnings, frozen_text(failed.frozen)))
     call = call_text(failed)
@@ -244,10 +244,12 @@ def frozen_text(names: Sequence[str]) -> str:
     )
 
 
-def _given_text(names: Sequence[str]) -> str:
+def _given_text(failed: FailedCall) -> str:
     """Says that weights are those of the script, and how to compare them with others."""
+    names = failed.given
     listed = f"{wording.pluralize(len(names), 'weight')} ({wording.join_truncated(names, 3)})"
+    inputs = "" if failed.inputs is None else f", with {shlex.join(['--inputs', word_of(failed.inputs)])}"
     return (
         f"the script gave it {listed}, which are not compared with any others: aoti-debug diff does that, of a program "
-        "exported with the right ones and this package"
+        f"exported with the right ones and this package{inputs}"
     )

@@ -233,7 +233,7 @@ class _FixedRuns:
             return random_inputs.make(signature, artifact.manifest(), options.random_inputs)
         embedded = input_files.read_embedded(artifact)
         if embedded is None:
-            raise input_files.missing_inputs_error(str(options.models[-1]), signature)
+            raise input_files.missing_inputs_error(str(options.models[-1]), signature, ("--random-inputs", "0"))
         return embedded
 
     def compare(self) -> FixedBatch:

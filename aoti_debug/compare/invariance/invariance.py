@@ -136,7 +136,7 @@ class _Samples:
             return random_inputs.make(signature, package.manifest(), self._options.random_inputs)
         embedded = input_files.read_embedded(package)
         if embedded is None:
-            raise input_files.missing_inputs_error(str(self._options.model), signature)
+            raise input_files.missing_inputs_error(str(self._options.model), signature, ("--random-inputs", "0"))
         return embedded
 
     def compare(self) -> Invariance:

@@ -287,7 +287,8 @@ def manifest_of(options: BuildOptions) -> Manifest:
 def require_inputs(model: Path, built: BuildSummary) -> None:
     """Raises ArtifactError or UsageError if a package that is about to run without given inputs holds none."""
     if built.missing_inputs_reason:
-        raise missing_inputs_error(str(model), built.signature)
+        making = ("aoti-debug", "build", str(model), "--random-inputs", "0")
+        raise missing_inputs_error(str(model), built.signature, making)
 
 
 def instrumented(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import io
 import pickle
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,11 +96,15 @@ def device_index(data: Any) -> int:
     return next((device.index for device in devices if device.type == "cuda"), -1)
 
 
-def missing_inputs_error(where: str, signature: ModelSignature) -> ArtifactError:
-    """Returns the error for a model that has no embedded inputs when they are needed."""
+def missing_inputs_error(where: str, signature: ModelSignature, making: Sequence[str]) -> ArtifactError:
+    """Returns the error for a model that has no embedded inputs when they are needed.
+
+    Args:
+        making: the words of the command that makes some.
+    """
     return ArtifactError(
         f"{where} has no inputs in it",
-        hint="pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
+        hint=f"pass some with --inputs FILE.pt; for a first look, {shlex.join(making)} makes some; the model takes:"
         + signature.indented_lines(),
     )
 
@@ -129,7 +134,8 @@ def given_or_embedded(package: Artifact, given: str | None) -> Inputs:
     else:
         embedded = read_embedded(package)
         if embedded is None:
-            raise missing_inputs_error(str(package.path), signature)
+            path = str(package.path)
+            raise missing_inputs_error(path, signature, ("aoti-debug", "run", path, "--random-inputs", "0"))
         inputs, where = embedded, "the package"
         check(inputs, signature, where)
     return _without_marks(inputs, package, signature, where)

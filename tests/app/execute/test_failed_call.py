@@ -792,6 +792,8 @@ def test_what_was_computed_from_weights_at_compile_time_may_be_of_the_weights_be
     assert all(
         f"({', '.join(sorted(replaced))}), which are not compared with any others" in warning for warning in given
     )
+    assert found.inputs is not None
+    assert all(warning.endswith(f"and this package, with --inputs {word_of(found.inputs)}") for warning in given)
     said = [warning for warning in finding.warnings if "(freezing)" in warning]
     assert len(said) == bool(frozen)
     assert all(f"but not {', '.join(frozen)}: " in warning and "may be of the weights" in warning for warning in said)

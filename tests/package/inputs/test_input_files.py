@@ -335,10 +335,11 @@ def test_named_tensors_move_to_the_device_of_export() -> None:
 
 
 def test_a_package_without_inputs_lists_what_the_model_takes() -> None:
-    error = input_files.missing_inputs_error("m.pt2", BOTH)
+    error = input_files.missing_inputs_error("m.pt2", BOTH, ("aoti-debug", "build", "m.pt2", "--random-inputs", "0"))
     assert str(error) == "m.pt2 has no inputs in it"
     assert error.hint == (
-        "pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
+        "pass some with --inputs FILE.pt; for a first look, aoti-debug build m.pt2 --random-inputs 0 makes some; the "
+        "model takes:"
         "\n  x float32[2, 3] on cpu\n  y int64[2] on cpu"
     )
 

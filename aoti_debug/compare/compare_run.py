@@ -335,7 +335,7 @@ def lowered_otherwise(run: RunDir) -> str:
 
 
 def _unfollowed_states(reference: Reference) -> str:
-    """Why what a model overwrites is not compared where only its exported program is known; "" if it is, or nothing."""
+    """The reason why what a model overwrites is not compared, of an exported program alone; "" if it is, or nothing."""
     is_alone = bool(reference.exported) and not reference.graphs
     return reference.failure if is_alone and overwrites_states(reference.exported[0]) else ""
 

@@ -269,12 +269,12 @@ def state_text(state: StateChange) -> str:
     text = f"{state.name} {does} in call {state.call}: {last}; the program overwrites it"
     if state.change is None:
         return text
-    return f"{text}, changes it by up to {short(state.change)}, and {_difference_text(state)}"
+    return f"{text}, changes it by up to {_number(state.change)}, and {_difference_text(state)}"
 
 
 def _difference_text(state: StateChange) -> str:
     """ "it differs by up to 0.5, 3 elements are NaN or infinite otherwise than there"."""
-    differs = f"it differs by up to {short(state.difference or 0.0)}"
+    differs = f"it differs by up to {_number(state.difference or 0.0)}"
     if not state.misplaced:
         return differs
     are = "is" if state.misplaced == 1 else "are"
@@ -352,7 +352,7 @@ def _errors(row: Row) -> list[str]:
         short(worst.ulp_median),
         short(worst.ulp_max),
         short(worst.rtol),
-        short(worst.atol),
+        _number(worst.atol),
         "" if worst.sensitivity < 0 else short(worst.sensitivity),
     ]
 
@@ -380,13 +380,16 @@ def eager_error(output: Measurement) -> float:
 
 def _metric(row: Row) -> str:
     worst = row.worst
-    return "" if worst is None or worst.metric is None else short(worst.metric)
+    return "" if worst is None or worst.metric is None else _number(worst.metric)
 
 
 def short(value: float) -> str:
-    """An error with two digits; "inf" of what should be zero, "NaN/Inf" for LARGEST, of what is not finite alike."""
+    """A relative error with two digits; "inf" of what should be zero, "NaN/Inf" of what is not finite alike."""
+    return "inf" if OF_ZERO <= value < LARGEST else _number(value)
+
+
+def _number(value: float) -> str:
+    """An absolute error, or another number, with two digits; "NaN/Inf" for LARGEST."""
     if value >= LARGEST:
         return "NaN/Inf"
-    if value >= OF_ZERO:
-        return "inf"
     return f"{value:.2g}" if value else "0"

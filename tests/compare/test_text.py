@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.text import eager_notes, output_text, short, state_lines, wrong_lines
+from aoti_debug.compare.text import comparison_lines, eager_notes, output_text, short, state_lines, wrong_lines
 from aoti_debug.package.manifest import ModelLine
 from tests.views.report.subjects import comparison_of, run
 
@@ -89,3 +89,13 @@ def test_a_model_line_is_printed_once_for_the_operators_that_come_from_it(tmp_pa
 
 def test_an_error_of_what_should_be_zero_has_no_digits() -> None:
     assert [short(error) for error in (0.0, 0.0125, 2.83e299, 1e300)] == ["0", "0.013", "inf", "NaN/Inf"]
+
+
+def test_an_absolute_error_is_a_number_however_large_it_is(tmp_path: Path) -> None:
+    comparison = comparison_of(run(tmp_path, 2, fault=False))
+    row = next(row for row in comparison.rows if row.worst is not None)
+    far = tuple(replace(output, atol=2.5e233, rtol=2.5e233) for output in row.outputs)
+    lines = comparison_lines(replace(comparison, rows=(replace(row, outputs=far),)), 400)
+    head, found = lines[0].split(), next(line for line in lines if line.split()[:1] == [row.launch.id])
+    assert head.index("rtol") < head.index("atol")
+    assert found.split()[found.split().index("inf") + 1] == "2.5e+233"

@@ -122,7 +122,7 @@ class _Settings:
         return SettingsBisection(self._trials.all, self._trials.earlier, found)
 
     def interrupted(self) -> SettingsBisection:
-        """What is known when the time is over."""
+        """The result as far as it is known when the time is over."""
         limit = self._options.time_limit
         if not self._trials.all:
             raise TargetError(

@@ -130,7 +130,7 @@ def varied_size(signature: ModelSignature, name: str) -> VariedSize:
 
 
 def export_hint(signature: ModelSignature) -> str:
-    """What to export a program with whose batch is fixed, so that it is not: an entry for each input, as torch asks.
+    """The dynamic_shapes to export a program with whose batch is fixed: an entry for each input, as torch asks.
 
     The batch is taken to be the first size of the first tensor.
     """

@@ -171,7 +171,7 @@ def contents_of(subject: ReportSubject, parts: frozenset[RedactedPart]) -> Conte
 
 
 def _readme(contents: Contents) -> str:
-    """What the receiver types."""
+    """The text that says what its receiver types."""
     names = {item.name for item in contents.items}
     repros = sorted(name for name in names if name.endswith("/repro.py"))
     lines = [

@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.app.execute import operator_modules
 from aoti_debug.app.execute.execute import ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import MAX_CAUGHT, FailedCall
-from aoti_debug.app.execute.unseen import (
+from aoti_debug.app.execute.script_finding import (
     Unseen,
     call_text,
     frozen_text,

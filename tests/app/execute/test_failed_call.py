@@ -30,7 +30,13 @@ from aoti_debug.app.execute.failed_call import (
 )
 from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
-from aoti_debug.app.execute.unseen import unseen_of, with_direction, with_earlier, with_unseen, with_what_was_seen
+from aoti_debug.app.execute.script_finding import (
+    unseen_of,
+    with_direction,
+    with_earlier,
+    with_unseen,
+    with_what_was_seen,
+)
 from aoti_debug.app.torch_compile.cached_build import CompilationDirectory, GraphEntry
 from aoti_debug.base.errors import AotiDebugError, ArtifactError
 from aoti_debug.base.machine.files import json_data

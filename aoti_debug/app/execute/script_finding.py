@@ -1,4 +1,4 @@
-"""The parts of a script that the triage of its calls says nothing about."""
+"""The finding of a script: that of a call alone, with what the script has shown of it, and what is not looked into."""
 
 from __future__ import annotations
 

@@ -94,6 +94,7 @@ class FailedCall:
         others: where nothing was seen in any package, the last call of each other one.
         earlier: of a call that did not return, the first one of its package that did, with results that are finite.
         caught: refused calls of any package whose exceptions the script caught; it may be one of them.
+        other_not_finite: where this call raised, the first one of its package that returned what is not finite.
     """
 
     run: RunDir
@@ -110,6 +111,7 @@ class FailedCall:
     others: tuple[FailedCall, ...] = ()
     earlier: FailedCall | None = None
     caught: tuple[CaughtCall, ...] = ()
+    other_not_finite: FailedCall | None = None
 
     def moved(self, old: Path, new: Path) -> FailedCall:
         """The call and its others when a directory was moved, in which their runs may lie.
@@ -118,16 +120,16 @@ class FailedCall:
             RunDirError: the records of a run cannot be read.
         """
         others = tuple(other.moved(old, new) for other in self.others)
-        earlier = None if self.earlier is None else self.earlier.moved(old, new)
+        earlier, other = (one and one.moved(old, new) for one in (self.earlier, self.other_not_finite))
+        moved = replace(self, others=others, earlier=earlier, other_not_finite=other)
         if not self.run.path.is_relative_to(old):
-            return replace(self, others=others, earlier=earlier)
+            return moved
         place = new / self.run.path.relative_to(old)
         inputs = None if self.inputs is None else place / self.inputs.name
         caught = tuple(
             replace(call, inputs=None if call.inputs is None else place / call.inputs.name) for call in self.caught
         )
-        own = replace(self, run=run_directory.open_run(place), inputs=inputs)
-        return replace(own, others=others, earlier=earlier, caught=caught)
+        return replace(moved, run=run_directory.open_run(place), inputs=inputs, caught=caught)
 
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
@@ -240,6 +242,7 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
         packages=len({one.package for one in known}),
         others=() if _evidence(chosen) else _others(known, chosen),
         earlier=None if call is None else _earlier(chosen, call),
+        other_not_finite=_other_not_finite(chosen, call),
     )
     return replace(found, caught=tuple(_caught(known, found)))
 
@@ -251,6 +254,12 @@ def _earlier(called: CalledPackage, call: KeptCall) -> FailedCall | None:
     before = [one for one in called.calls if one.number < call.number and one.end is KeptEnd.RETURNED]
     found = next((one for one in before if one.file.name != NOT_FINITE), None)
     return None if found is None else _call_of(called, found, "it returned")
+
+
+def _other_not_finite(called: CalledPackage, call: KeptCall | None) -> FailedCall | None:
+    """The first call with results that are not finite, where another one raised; None if there is none."""
+    found = _not_finite(called) if call is not None and call.end is KeptEnd.RAISED else None
+    return None if found is None else _call_of(called, found, "its results are not finite")
 
 
 def _caught(known: Sequence[CalledPackage], found: FailedCall) -> Iterator[CaughtCall]:
@@ -315,7 +324,8 @@ def _order(called: CalledPackage) -> tuple[int, int]:
     evidence = _evidence(called)
     if not evidence:
         return 0, len(called.calls[:1])
-    call = {_RAISED: _raised, _NOT_FINITE: _not_finite}.get(evidence, _nothing)(called)
+    find = {_RAISED: _raised, _NOT_FINITE: _not_finite}.get(evidence)
+    call = None if find is None else find(called)
     return evidence, 0 if call is None else -call.began
 
 
@@ -357,10 +367,6 @@ def _begun(called: CalledPackage) -> Iterator[tuple[KeptCall, int]]:
     for call in called.calls:
         if call.number not in refused:
             yield call, call.number - sum(number < call.number for number in refused)
-
-
-def _nothing(_: CalledPackage) -> KeptCall | None:
-    return None
 
 
 def _raised(called: CalledPackage) -> KeptCall | None:

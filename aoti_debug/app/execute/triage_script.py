@@ -319,7 +319,11 @@ def _with_other_packages(
 
 
 def _with_caught(finding: Finding, failed: FailedCall) -> Finding:
-    """A finding with the refused calls whose exceptions the script caught, and the commands that look into them."""
+    """A finding with the refused calls whose exceptions the script caught, and the commands that look into them.
+
+    Also with the call that returned what is not finite, where the finding is of one that raised.
+    """
+    finding = _with_other_not_finite(finding, failed.other_not_finite)
     if not failed.caught:
         return finding
     notes = [
@@ -335,6 +339,14 @@ def _with_caught(finding: Finding, failed: FailedCall) -> Finding:
         if call.inputs is not None
     ]
     return replace(finding, warnings=(*notes, *finding.warnings), next=(*finding.next, *commands))
+
+
+def _with_other_not_finite(finding: Finding, other: FailedCall | None) -> Finding:
+    if other is None or other.inputs is None:
+        return finding
+    note = f"the results of {call_text(other)} of {other.package.name} are not finite: not looked into"
+    command = shlex.join(["aoti-debug", "triage", word_of(other.package), "--inputs", word_of(other.inputs)])
+    return replace(finding, warnings=(note, *finding.warnings), next=(*finding.next, command))
 
 
 def _is_model(path: Path) -> bool:

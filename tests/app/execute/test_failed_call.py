@@ -28,7 +28,7 @@ from aoti_debug.app.execute.failed_call import (
     failed_call,
     with_caught,
 )
-from aoti_debug.app.execute.kept_inputs import FOLDER, KeptInputs, kept_calls
+from aoti_debug.app.execute.kept_inputs import FOLDER, NOT_FINITE, KeptInputs, kept_calls
 from aoti_debug.app.execute.kept_weights import GivenWeights
 from aoti_debug.app.execute.script_finding import (
     unseen_of,
@@ -241,6 +241,26 @@ def calls_of(folder: Path, *inputs: int, launching: Sequence[int] = (), thread: 
 def looked_into(called: CalledPackage, exit_code: int = 0, *, is_ended_by_error: bool = False) -> FailedCall:
     found = with_caught([called], called.process, exit_code, is_ended_by_error=is_ended_by_error)
     return chosen(*found)
+
+
+def test_what_is_not_finite_is_a_note_where_another_call_raised(tmp_path: Path) -> None:
+    """It is not known whether a thread caught the exception: the call that raised is looked into first."""
+    called = calls_of(tmp_path, 2, 1, 2, thread=True)
+    assert looked_into(called).other_not_finite is None
+    *before, last = called.calls
+    last = replace(last, file=last.file.rename(last.file.with_name(NOT_FINITE)))
+    found = looked_into(replace(called, calls=(*before, last)))
+    other = found.other_not_finite
+    assert other is not None
+    assert other.inputs is not None
+    assert (found.number, other.number, len(torch.load(other.inputs))) == (1, 2, 2)
+    finding = triage_script._with_caught(Finding(CONTRACT, "the model takes 2 inputs"), found)
+    assert finding.warnings == ("the results of call 2 of a.pt2 are not finite: not looked into",)
+    assert finding.next == (f"aoti-debug triage {word_of(other.package)} --inputs {word_of(other.inputs)}",)
+    new = found.run.path.rename(tmp_path / "moved")
+    moved = found.moved(found.run.path, new).other_not_finite
+    assert moved is not None
+    assert moved.inputs == new / "call-2.pt"
 
 
 def test_a_refused_call_that_the_script_caught_is_a_note(tmp_path: Path) -> None:

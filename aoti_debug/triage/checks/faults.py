@@ -94,11 +94,12 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
         if access is not None or traits_of(launch.site.kind).replay in _GENERATED:
             index = None if access is None else access.index
             located = with_changed_inputs(investigation, located, flow, launch, "" if index is None else index.argument)
-    if located.contradicted_by and not located.confirmed_by:  # an earlier launch may have damaged its memory
+    is_contradicted = bool(located.contradicted_by) and not located.confirmed_by
+    if is_contradicted:  # an earlier launch may have damaged its memory
         further = deeper(investigation.options, run.manifest)
         located = replace(located, next=(*located.next, *further))
     if suspicion.run.info.exit.signal == "SIGILL":
-        elsewhere = "" if located.confirmed_by else ": what is compiled here of the same source does not stop there"
+        elsewhere = ": what is compiled here of the same source does not stop there" if is_contradicted else ""
         of_cpu = f"{_OF_CPU}{elsewhere}"
         located = replace(located, possible=(of_cpu, *located.possible))
     return Outcome(located, run)

@@ -4,7 +4,7 @@ $ python examples/hang.py hang.pt2
 $ aoti-debug triage hang.pt2 --import examples.hang --timeout 10
 HANG examples::exchange.default did not end: no progress for 10 s
   where    examples/hang.py:36 in forward: return exchange(x.sin()).cos()
-           0.1  examples::exchange.default
+           0.1  examples::exchange.default  in exchange at hang.py:25
   because  0.1 examples::exchange.default ended with: no end: no progress for 10 s (shown by operator)
 """
 

@@ -15,7 +15,7 @@ FIRST_SCREEN = 11  # lines, with the one that names the report
 _SENTENCE = 3  # lines of a sentence on it
 _LABEL = 11
 _FOLDER = re.compile(r"\bat /(?:\S*/)?(?=\S)")
-_OF_SYSTEM = re.compile(r" at /(?:usr|lib)/")
+_OF_SYSTEM = re.compile(r" at (?:/(?:usr|lib)/|\S*/lib/python3\.\d+/(?!(?:site|dist)-packages/(?!torch/)))")
 _LEAST = 16  # cells of a name or of a line of code that is shortened
 
 

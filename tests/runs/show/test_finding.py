@@ -46,6 +46,16 @@ def test_the_first_screen_of_a_fault() -> None:
             99,
             "  in mine::op at op.cpp:9",
         ),
+        (
+            "mine::op.default",
+            (
+                "wait at /home/u/.pyenv/lib/python3.11/threading.py:327",
+                "call at /opt/venv/lib/python3.11/site-packages/torch/_ops.py:5",
+                "op at /opt/venv/lib/python3.11/site-packages/mine/op.py:9",
+            ),
+            99,
+            "  in op at op.py:9",
+        ),
         ("mine::op.default", ("mine::op at /home/u/op.cpp:9",), 50, ""),
         ("mine::op.default", ("mine::op in libmine.so",), 99, ""),
         ("aten.addmm.out", ("addmm at /home/u/op.cpp:9",), 99, ""),

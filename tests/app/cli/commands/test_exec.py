@@ -21,6 +21,7 @@ from aoti_debug.runs.rundir.run_json import ExitKind
 from tests import stripped_package, terminal
 from tests.paths import ROOT
 from tests.schema import DOCS, problems
+from tests.shell_children import is_dead
 
 SEEN = """
 import json, os, sys
@@ -366,8 +367,7 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
         run = open_run(base=base)
         assert run.state is ExitKind.TIMEOUT
         assert run.journal is not None
-        with pytest.raises(ProcessLookupError):
-            os.kill(run.journal.header.pid, 0)
+        assert is_dead(run.journal.header.pid)
 
     (tmp_path / "device.py").write_text(DEVICE_ERROR)
     device = executed(tmp_path, "device.py")

@@ -27,7 +27,7 @@ from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.argument_values import unravel
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.node_text import node_text, place_in_subgraph
-from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference, is_view
+from aoti_debug.package.program_graphs import Graph, Node, NodeKind, Reference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,20 +308,12 @@ def _writer(name: str, graph: Graph) -> Node | None:
     inputs = [node.name for node in graph.nodes if node.kind is NodeKind.INPUT]
     held = {f"input {number} ({input_})": input_ for number, input_ in enumerate(inputs)} | dict(graph.weights)
     for node in graph.nodes:
-        if any(_viewed(overwritten, graph).name == held.get(name) for overwritten in node.mutates):
+        if any(base_name(graph, overwritten) == held.get(name) for overwritten in node.mutates):
             return node
     return None
 
 
 def overwrites_states(graph: Graph) -> bool:
     """True if a program overwrites or replaces an input, a weight or a buffer."""
-    overwritten = (_viewed(name, graph) for name in graph.mutators)
+    overwritten = (graph.by_name[base_name(graph, name)] for name in graph.mutators)
     return bool(graph.nodes[-1].kwargs) or any(node.kind in (NodeKind.INPUT, NodeKind.WEIGHT) for node in overwritten)
-
-
-def _viewed(name: str, graph: Graph) -> Node:
-    """The node that a node is a view of, or a view of views; the node itself if it is none."""
-    node = graph.by_name[name]
-    while is_view(node):
-        node = graph.by_name[node.inputs[0]]
-    return node

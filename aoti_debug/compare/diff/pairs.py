@@ -68,7 +68,7 @@ class RecordedTensors:
     def writes(self, launch: Launch) -> tuple[RecordedTensor, ...]:
         """The tensors that a launch may write, each once, as they were after it; none if it did not return.
 
-        Without those that nothing uses, if it writes others: attention without dropout returns seeds that it never set.
+        Without those that nothing uses, if it writes others: what stands there may be anything.
         """
         if launch.status is not LaunchStatus.RETURNED:
             return ()
